@@ -2,6 +2,9 @@
 #include <belfry/ops/cuda_kernels.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <numbers>
 #include <string>
 
 #include <belfry/ops/scaled_dot_product_attention/attention_tf32_cuda_internal.h>
@@ -22,7 +25,6 @@ extern __shared__ Tiles all_tiles[];
 __shared__ Tiles all_tiles[2];
 #endif
 #define FEW 32
-#define KEYS_READ 2
 // Of thread t: its place in a row of the warp's, the row, and where the warp's 16 rows begin.
 #define LANE ((int)(t % 4))
 #define GROUP ((int)(t % 32 / 4))
@@ -82,15 +84,14 @@ template <bool FOURS> inline void read_queries(float (&q)[2 * WIDTHS][2][4], con
 /// Scores of FEW keys: of each eight lane l has those of keys 2(l % 4) and one more, of the first row, then of the second.
 inline void score(float (&s)[4][4], const float (&q)[2 * WIDTHS][2][4], const float (*keys)[32 * WIDTHS]) {
   const u32 t = thread_now();
-  UNROLL for (int m = 0; m < 2 * WIDTHS; ++m)
-    UNROLL for (int i0 = 0; i0 < 4; i0 += KEYS_READ) {
-      Four k[KEYS_READ];
-      UNROLL for (int i = 0; i < KEYS_READ; ++i) k[i] = *(const Four*)&keys[(i0 + i) * 8 + GROUP][((4 * m + LANE) ^ TURNED(GROUP)) * 4];
-      UNROLL for (int e = 0; e < 4; e += 2) UNROLL for (int i = 0; i < KEYS_READ; ++i) {
-        const float a[4] = {q[m][0][e], q[m][1][e], q[m][0][e + 1], q[m][1][e + 1]}, b[2] = {k[i].e[e], k[i].e[e + 1]};
-        multiply_in_warp(s[i0 + i], a, b);
-      }
+  UNROLL for (int m = 0; m < 2 * WIDTHS; ++m) {
+    Four k[4];
+    UNROLL for (int i = 0; i < 4; ++i) k[i] = *(const Four*)&keys[i * 8 + GROUP][((4 * m + LANE) ^ TURNED(GROUP)) * 4];
+    UNROLL for (int e = 0; e < 4; e += 2) UNROLL for (int i = 0; i < 4; ++i) {
+      const float a[4] = {q[m][0][e], q[m][1][e], q[m][0][e + 1], q[m][1][e + 1]}, b[2] = {k[i].e[e], k[i].e[e + 1]};
+      multiply_in_warp(s[i], a, b);
     }
+  }
 }
 /// y += weights·values.
 inline void add_weighted(float (&y)[VALUE_WIDTHS][4][4], const float (&weights)[4][4], const float (*values)[32 * VALUE_WIDTHS]) {
@@ -119,59 +120,58 @@ template <bool FOURS> inline void attend(const Args& a) {
     begins[0] = of_heads * (u32)a.queries + head % beside, begins[1] = of_heads * (u32)a.keys + head % beside, begins[2] = blockIdx.x % blocks * (THREADS / 2), begins[3] = head * (u32)a.queries;
   }
   __syncthreads();
-  const int keys = CAUSAL && FIRST + THREADS / 2 < a.keys ? FIRST + THREADS / 2 : (int)a.keys;
+  const int keys = CAUSAL && FIRST + THREADS / 2 < (int)a.keys ? FIRST + THREADS / 2 : (int)a.keys;
   begin<FOURS>(0, a);
   float q[2 * WIDTHS][2][4], y[VALUE_WIDTHS][4][4] = {}, top[2] = {NOTHING, NOTHING}, total[2] = {};
   read_queries<FOURS>(q, (const float*)a.in[0] + QUERIES_AT * (int)a.width + FIRST * (int)a.step, (int)a.queries - FIRST, (int)a.step, (int)a.width);
-  for (int j0 = 0; j0 < keys; j0 += SIDE) {
-    Tiles& tiles = all_tiles[j0 / SIDE % 2];
-    await_copies();
-    if (FOURS) round_copies(tiles.keys), round_copies(tiles.values);
-    __syncthreads();
-    if (j0 + SIDE < keys) begin<FOURS>(j0 + SIDE, a);
-#pragma unroll 1
-    for (int j = 0; j < SIDE; j += FEW) {
-      const u32 t = thread_now();
-      const int row = FIRST + TOP, key = j0 + j;
-      if (row >= a.queries || key >= keys || (CAUSAL && key >= row + 16)) break;  // none of the warp sees more
-      float s[4][4] = {};
-      score(s, q, tiles.keys + j);
-      if (key + FEW > a.keys || (CAUSAL && key + FEW > row + 1)) {
-        UNROLL for (int i = 0; i < 4; ++i) UNROLL for (int e = 0; e < 4; ++e) {
-          const int of = key + i * 8 + LANE * 2 + e % 2;
-          if (of >= a.keys || (CAUSAL && of > row + GROUP + e / 2 * 8)) s[i][e] = NOTHING;
-        }
-      }
-      const float power = (float)a.power;
-      UNROLL for (int r = 0; r < 2; ++r) {
-        float best = top[r];
-        UNROLL for (int i = 0; i < 4; ++i) best = fmaxf(best, fmaxf(s[i][2 * r], s[i][2 * r + 1]));
-        best = fmaxf(best, from_lane(best, 1)), best = fmaxf(best, from_lane(best, 2));
-        const float base = best == NOTHING ? 0.f : best * power, kept = power_of_two(fma(top[r], power, -base));
-        top[r] = best, total[r] *= kept;
-        UNROLL for (int i = 0; i < 4; ++i) UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) {
-          const float weight = power_of_two(fma(s[i][e], power, -base));
-          total[r] += weight, s[i][e] = to_tf32(weight);
-        }
-        UNROLL for (int h = 0; h < VALUE_WIDTHS; ++h) UNROLL for (int i = 0; i < 4; ++i) UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) y[h][i][e] *= kept;
-      }
-      add_weighted(y, s, tiles.values + j);
+  for (int key = 0; key < keys; key += FEW) {
+    Tiles& tiles = all_tiles[key / SIDE % 2];
+    if (key % SIDE == 0) {
+      await_copies();
+      if (FOURS) round_copies(tiles.keys), round_copies(tiles.values);
+      __syncthreads();
+      if (key + SIDE < keys) begin<FOURS>(key + SIDE, a);
     }
+    const u32 t = thread_now();
+    const int row = FIRST + TOP;
+    if (row >= (int)a.queries || (CAUSAL && key >= row + 16)) continue;
+    float s[4][4] = {};
+    score(s, q, tiles.keys + key % SIDE);
+    if (key + FEW > (int)a.keys || (CAUSAL && key + FEW > row + 1)) {
+      UNROLL for (int i = 0; i < 4; ++i) UNROLL for (int e = 0; e < 4; ++e) {
+        const int of = key + i * 8 + LANE * 2 + e % 2;
+        if (of >= (int)a.keys || (CAUSAL && of > row + GROUP + e / 2 * 8)) s[i][e] = NOTHING;
+      }
+    }
+    const float power = __uint_as_float((u32)a.power);
+    UNROLL for (int r = 0; r < 2; ++r) {
+      float best = top[r];
+      UNROLL for (int i = 0; i < 4; ++i) best = fmaxf(best, fmaxf(s[i][2 * r], s[i][2 * r + 1]));
+      best = fmaxf(best, from_lane(best, 1)), best = fmaxf(best, from_lane(best, 2));
+      const float base = best == NOTHING ? 0.f : best * power, kept = power_of_two(fma(top[r], power, -base));
+      top[r] = best, total[r] *= kept;
+      UNROLL for (int i = 0; i < 4; ++i) UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) {
+        const float weight = power_of_two(fma(s[i][e], power, -base));
+        total[r] += weight, s[i][e] = to_tf32(weight);
+      }
+      UNROLL for (int h = 0; h < VALUE_WIDTHS; ++h) UNROLL for (int i = 0; i < 4; ++i) UNROLL for (int e = 2 * r; e < 2 * r + 2; ++e) y[h][i][e] *= kept;
+    }
+    add_weighted(y, s, tiles.values + key % SIDE);
   }
   const u32 t = thread_now();
   UNROLL for (int r = 0; r < 2; ++r) {
     const int row = FIRST + TOP + GROUP + 8 * r;
     const float half = total[r] + from_lane(total[r], 1), sum = half + from_lane(half, 2), of_one = 1 / sum;
-    if (row >= a.queries) continue;
+    if (row >= (int)a.queries) continue;
     float* const to = (float*)a.out[0] + QUERIES_AT * (int)a.value_width + row * (int)a.value_step;
     UNROLL for (int h = 0; h < VALUE_WIDTHS; ++h) UNROLL for (int e = 0; e < 2; ++e) {
       const int column = 32 * h + 16 * e + 4 * LANE;
       Four x;
       UNROLL for (int j = 0; j < 4; ++j) x.e[j] = sum == 0 ? 0.f : y[h][j][2 * r + e] * of_one;
       if (FOURS) {
-        if (column < a.value_width) *(Four*)(to + column) = x;
+        if (column < (int)a.value_width) *(Four*)(to + column) = x;
       } else {
-        UNROLL for (int j = 0; j < 4; ++j) if (column + j < a.value_width) to[column + j] = x.e[j];
+        UNROLL for (int j = 0; j < 4; ++j) if (column + j < (int)a.value_width) to[column + j] = x.e[j];
       }
     }
     if (a.out[1] && LANE == 0) ((float*)a.out[1])[LINES_AT + row] = (top[r] == NOTHING ? 0.f : top[r] * (float)a.scale) + log(sum);
@@ -181,7 +181,7 @@ KERNEL void in_fours(const Args a) { attend<true>(a); }
 KERNEL void one_by_one(const Args a) { attend<false>(a); }
 )";
 
-constexpr std::int64_t kWidest = 64;  // queries and sums of more do not fit registers
+constexpr std::int64_t kWidest = 64;  // a lane has a quarter of two rows of q, and of y
 
 std::unique_ptr<Prepared> forward(const KernelRequest& r, GpuCode& code) {
   const AttentionLayout p = tf32_attention::layout_of(r);
@@ -190,7 +190,7 @@ std::unique_ptr<Prepared> forward(const KernelRequest& r, GpuCode& code) {
   Generated g = tf32_attention::begun(r, p, shared);
   g.head("#define WIDTHS " + std::to_string(widths)).head("#define VALUE_WIDTHS " + std::to_string(value_widths)).head("#define THREADS " + std::to_string(threads));
   g.number("step", p.step(p.width)).number("value_step", p.step(p.value_width));
-  g.real("power", std::max(p.scale * 1.4426950408889634, 1e-37));  // of two; no less, since −∞ times it is −∞
+  g.number("power", std::bit_cast<std::uint32_t>(std::max(static_cast<float>(p.scale * std::numbers::log2e), 1e-37f)));  // of two, by a score; no less, since −∞ times it is −∞
   const Grid grid{p.heads * up(p.queries, threads / 2), threads, shared};
   g.body(kForward);
   if (p.width % 4 == 0 && p.value_width % 4 == 0) g.launch("in_fours", grid, {0, 1, 2, r.inputs.size()}, "one_by_one", grid);
@@ -201,8 +201,8 @@ std::unique_ptr<Prepared> forward(const KernelRequest& r, GpuCode& code) {
 Support supports(const KernelRequest& r) {
   Support s = tf32_attention::supports(r, 3);
   if (!s.ok) return s;
-  const AttentionLayout p = tf32_attention::layout_of(r);
-  if (std::max(p.width, p.value_width) > kWidest) return refuse("of " + std::to_string(std::max(p.width, p.value_width)) + " features it has room for " + std::to_string(kWidest));
+  const std::int64_t widest = std::max(r.inputs[0].shape.back(), r.inputs[2].shape.back());
+  if (widest > kWidest) return refuse(std::to_string(widest) + " features are more than the " + std::to_string(kWidest) + " that its registers hold");
   return s;
 }
 

@@ -94,7 +94,7 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
             {.name = "tiles, heads behind", .attributes = behind, .inputs = {real({2, 70, 3, 17}), real({2, 66, 3, 17}), real({2, 66, 3, 70}), bits({2, 1, 1, 66})}, .outputs = {{f32, {2, 70, 3, 70}}, {f32, {2, 3, 70}}}},
             whole("on tensor cores", {}, 70, 133, 17, 33), whole("on tensor cores, causal, heads behind", behind, 130, 66, 64, 64), whole("on tensor cores, few queries", {}, 50, 200, 36, 20, 2),
             whole("on tensor cores, few queries one by one", {{"scale", 0.7}}, 20, 70, 50, 9, 1), whole("on tensor cores, causal, blocks of queries", {{"causal", true}}, 270, 200, 32, 64, 1), whole("on tensor cores, a query", behind, 1, 1, 8, 64),
-            whole("on tensor cores, no keys", {}, 3, 0, 4, 4, 1),
+            whole("on tensor cores, no keys", {}, 3, 0, 4, 4, 1), whole("on tensor cores, scores of nothing", {{"causal", true}, {"scale", 1e-300}}, 5, 5, 4, 4, 1),
             halves("halves", {}, 70, 90, 24, 40), halves("halves, causal", {{"causal", true}}, 130, 130, 16, 16), halves("halves, heads behind", behind, 130, 90, 24, 40, 3)};
   if (op == "scaled_dot_product_attention_gradient") {
     auto of = [](const char* name, Attributes a, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values, CaseInput mask) {
