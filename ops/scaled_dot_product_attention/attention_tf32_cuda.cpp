@@ -29,12 +29,13 @@ __shared__ Tiles all_tiles[2];
 #define LANE ((int)(t % 4))
 #define GROUP ((int)(t % 32 / 4))
 #define TOP ((int)(t / 32 * 16))
-/// Where the block begins, which no register keeps: its head's rows of features of queries and keys, its first query, and what there is one of per query of the head.
-__shared__ int begins[4];
-#define QUERIES_AT begins[0]
-#define KEYS_AT begins[1]
-#define FIRST begins[2]
-#define LINES_AT begins[3]
+/// What no register keeps: where the block's head begins, in rows of features of queries and keys and in what there is one of per query, the first query, and how many keys the queries see.
+__shared__ int places[5];
+#define QUERIES_AT places[0]
+#define KEYS_AT places[1]
+#define LINES_AT places[2]
+#define FIRST places[3]
+#define SEEN places[4]
 
 /// SIDE rows, zeros where there are none.
 template <bool FOURS, int COLUMNS> inline void stage(float (&to)[SIDE][COLUMNS], const float* from, int rows, int step, int columns) {
@@ -117,20 +118,21 @@ template <bool FOURS> inline void begin(int j0, const Args& a) {
 template <bool FOURS> inline void attend(const Args& a) {
   if (threadIdx.x == 0) {
     const u32 blocks = ((u32)a.queries + THREADS / 2 - 1) / (THREADS / 2), head = blockIdx.x / blocks, beside = (u32)BESIDE, of_heads = head / beside * beside;
-    begins[0] = of_heads * (u32)a.queries + head % beside, begins[1] = of_heads * (u32)a.keys + head % beside, begins[2] = blockIdx.x % blocks * (THREADS / 2), begins[3] = head * (u32)a.queries;
+    places[0] = of_heads * (u32)a.queries + head % beside, places[1] = of_heads * (u32)a.keys + head % beside, places[2] = head * (u32)a.queries;
+    const int first = blockIdx.x % blocks * (THREADS / 2), keys = (int)a.keys;
+    places[3] = first, places[4] = CAUSAL && first + THREADS / 2 < keys ? first + THREADS / 2 : keys;
   }
   __syncthreads();
-  const int keys = CAUSAL && FIRST + THREADS / 2 < (int)a.keys ? FIRST + THREADS / 2 : (int)a.keys;
   begin<FOURS>(0, a);
   float q[2 * WIDTHS][2][4], y[VALUE_WIDTHS][4][4] = {}, top[2] = {NOTHING, NOTHING}, total[2] = {};
   read_queries<FOURS>(q, (const float*)a.in[0] + QUERIES_AT * (int)a.width + FIRST * (int)a.step, (int)a.queries - FIRST, (int)a.step, (int)a.width);
-  for (int key = 0; key < keys; key += FEW) {
+  for (int key = 0; key < SEEN; key += FEW) {
     Tiles& tiles = all_tiles[key / SIDE % 2];
     if (key % SIDE == 0) {
       await_copies();
       if (FOURS) round_copies(tiles.keys), round_copies(tiles.values);
       __syncthreads();
-      if (key + SIDE < keys) begin<FOURS>(key + SIDE, a);
+      if (key + SIDE < SEEN) begin<FOURS>(key + SIDE, a);
     }
     const u32 t = thread_now();
     const int row = FIRST + TOP;
