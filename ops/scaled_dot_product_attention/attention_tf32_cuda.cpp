@@ -12,8 +12,8 @@
 namespace belfry {
 namespace {
 
-/// A warp has 16 queries, in registers, and walks over the keys, 64 of which lie in shared memory for all warps of the block while the next are on their way. It takes 32 keys at a time: products of what one
-/// multiplication left in a lane's registers are made there by the next, since keys, which are only summed over, are dealt to lanes as they come.
+/// A warp has 16 queries, in registers, and walks over the keys, 64 of which lie in shared memory for all warps of the block while the next are on their way. It takes 32 keys at a time.
+/// What one product leaves in a lane's registers the next takes as it lies: keys, which are only summed over, are dealt to lanes as they come.
 const char* const kForward = R"(
 /// Of each row its fours of columns are turned, so that lanes of a warp that read them read a bank each.
 #define TURNED(row) (((row) >> 1 & 3) + ((row) & 1) * 4)
