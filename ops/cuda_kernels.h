@@ -21,6 +21,7 @@ std::vector<Kernel> add_n_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> argmax_cuda(const std::shared_ptr<GpuCode>& code);
 /// Of f32 that may be rounded.
 std::vector<Kernel> attention_gradient_tf32_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> attention_tf32_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> avg_pool2d_generated_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> batch_norm_generated_cuda(const std::shared_ptr<GpuCode>& code);
 /// Of groups: a norm and the elementwise nodes behind it, or before its gradient, for which `table` has expressions, and the sum of rows beside that.

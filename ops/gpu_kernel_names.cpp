@@ -92,7 +92,7 @@ bool is_gpu_kernel(std::string_view name, std::string_view op) {
   if (kernel != name && (!(kernel.starts_with("cudnn_") || kernel.starts_with("cublas_lt_")) || name.size() == kernel.size() + 1)) return false;
   std::string_view base = kernel;
   const bool widens = cut(base, kInF32), repeats_no_bits = cut(base, kNondeterministic), rounds = cut(base, "_tf32");
-  const bool attends = base == (op == "scaled_dot_product_attention" ? "cudnn_attention" : "nvrtc_attention") && op.starts_with("scaled_dot_product_attention");
+  const bool attends = base == "nvrtc_attention" || (base == "cudnn_attention" && op == "scaled_dot_product_attention");
   if ((rounds && base != "cudnn_conv2d" && !attends && !base.starts_with("cublas_lt_")) || (repeats_no_bits && (base != "cudnn_conv2d" || op != "conv2d_filter_gradient"))) return false;
   return (!widens || (base != kMembersInTurn && op != kElementwise && op != kWithElementwise)) && std::any_of(kNames.begin(), kNames.end(), [&](const GpuKernelName& k) { return k.name == base && has_word(k.ops, op); });
 }

@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include <belfry/ops/cuda/elementwise_internal.h>
-#include <belfry/ops/scaled_dot_product_attention/formulas.h>
+#include <belfry/ops/scaled_dot_product_attention/attention_tf32_cuda_internal.h>
 
 namespace belfry {
 namespace {
@@ -13,44 +12,6 @@ namespace {
 /// A block works on 64 queries and 64 keys at a time, a warp on 16 keys and 32 queries of them. What a warp makes of these it multiplies at once, as it has it;
 /// only what sums over keys goes by way of shared memory. Rows are padded, and keys and features dealt to lanes, so that lanes of a warp read and write a bank each.
 const char* const kTiles = R"(
-// Two blocks a multiprocessor.
-#ifdef __CUDACC_RTC__
-#undef KERNEL
-#define KERNEL extern "C" __global__ __launch_bounds__(256, 2)
-/// To the nearest that TF32 has.
-inline float to_tf32(float x) {
-  u32 bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-  return __uint_as_float(bits);
-}
-/// c (16, 8) += a (16, 8)·b (8, 8), of which each lane of the warp has a part.
-inline void multiply_in_warp(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
-}
-/// Four matrices of 8 rows of 4: lane l says where row l % 8 of matrix l / 8 lies, and gets of each matrix element l % 4 of row l / 4.
-inline void load_matrices(float (&to)[4], const float* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "r"((u32)__cvta_generic_to_shared(row)) : "memory");
-}
-/// Into shared memory, zeros where not `there`; done once `await_copies` is.
-inline void copy_four(float* to, const float* from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"((u32)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
-}
-inline void copy_one(float* to, const float* from, bool there) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" : : "r"((u32)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 4 : 0) : "memory");
-}
-inline void await_copies() { asm volatile("cp.async.wait_all;" : : : "memory"); }
-/// What is computed of it is computed where it is asked for, and no register keeps it meanwhile.
-inline u32 thread_now() {
-  u32 t = threadIdx.x;
-  asm volatile("" : "+r"(t));
-  return t;
-}
-#endif
-#define SIDE 64
-#define NOTHING __uint_as_float(0xFF800000u)
 typedef float Rows[SIDE][SIDE + 4];
 /// Of each query: the logarithm of its sum, and what all its slopes share.
 struct alignas(16) Tiles { Rows keys, values, queries, dy, slopes; float weights[SIDE / 2][SIDE + 4], top[SIDE], own[SIDE]; };
@@ -62,7 +23,6 @@ __shared__ Tiles all_tiles[1];
 #endif
 #define TILES all_tiles[0]
 typedef Pack<float, 2> Two;
-typedef Pack<float, 4> Four;
 /// From one place of a head to the next.
 #define STEP(features) (int)(BESIDE * (features))
 #define ROW_OF(head, places) ((head) / BESIDE * (places) * BESIDE + (head) % BESIDE)
@@ -76,7 +36,6 @@ inline void begin_head(i64 head, const Args& a) {
   if (threadIdx.x == 0) begins[0] = ROW_OF(head, a.queries), begins[1] = ROW_OF(head, a.keys), begins[2] = head * a.queries;
   __syncthreads();
 }
-#define UNROLL _Pragma("unroll")
 // Of thread t: its place in the warp, and where the warp's 16 rows and 32 columns of a tile begin.
 #define TURN (t % 32)
 #define LANE (t % 4)
@@ -85,7 +44,6 @@ inline void begin_head(i64 head, const Args& a) {
 #define LEFT (t / 128 * 32)
 /// Column g of the product j of four that make 32 features is feature FEATURE(g) + j: a lane has runs of four, two lanes 32 bytes.
 #define FEATURE(g) ((g) / 4 * 16 + ((g) / 2 % 2 ^ (g) % 2 * 3) * 4)
-inline int tiles(i64 n) { return (int)((n + SIDE - 1) / SIDE); }
 /// Whether all rows begin at multiples of 16 bytes.
 inline bool in_fours(const Args& a) {
   return (((u64)a.in[0] | (u64)a.in[1] | (u64)a.in[2] | (u64)a.in[3] | (u64)a.in[5] | (u64)a.out[0] | (u64)a.out[1] | (u64)a.out[2] | (u64)(a.width | a.value_width) * 4) & 15) == 0;
@@ -347,11 +305,7 @@ constexpr std::int64_t kSide = 64, kManyHeads = 256, kFewPairs = 4;
 constexpr int kShared = 4 * (5 * 64 * 68 + 32 * 68 + 2 * 64);  // bytes of Tiles
 
 std::unique_ptr<Prepared> gradient(const KernelRequest& r, const AttentionLayout& p, GpuCode& code) {
-  Generated g(r);
-  g.head(p.causal ? "#define CAUSAL 1" : "#define CAUSAL 0").head("#define SHARED " + std::to_string(kShared));
-  g.number("heads", p.heads).number("queries", p.queries).number("keys", p.keys).number("width", p.width).number("value_width", p.value_width).real("scale", p.scale);
-  if (heads_behind(*r.attributes)) g.number("beside", p.beside).head("#define BESIDE a.beside");
-  else g.head("#define BESIDE 1");
+  Generated g = tf32_attention::begun(r, p, kShared);
   const std::int64_t chunks = up(std::max(p.width, p.value_width), kSide), rows = up(p.queries, kSide), columns = up(p.keys, kSide), pairs = rows * columns - (p.causal ? columns * (columns - 1) / 2 : 0);
   auto grid = [](std::int64_t items) { return Grid{std::min<std::int64_t>(items, 16384), 256, kShared}; };
   const Grid lines = grid_for(p.heads * p.queries * 16);
@@ -364,17 +318,10 @@ std::unique_ptr<Prepared> gradient(const KernelRequest& r, const AttentionLayout
   return g.entries(kApart).launch("own", lines).launch("of_keys", grid(p.heads * columns * chunks)).launch("of_queries", grid(p.heads * rows * up(p.width, kSide))).prepare(code);
 }
 
-AttentionLayout layout_of(const KernelRequest& r) { return {*r.attributes, r.inputs[0].shape, r.inputs[1].shape, r.inputs[2].shape}; }
-
 Support supports(const KernelRequest& r) {
-  Support s = takes_on_gpu(r, {f32});
+  Support s = tf32_attention::supports(r, 6);
   if (!s.ok) return s;
-  const AttentionLayout p = layout_of(r);
-  if (r.inputs.size() > 6 && r.inputs[6].shape != Extents{0}) return refuse("it has a mask, and what a query does not see is multiplied by 0 here");
-  if (p.causal && p.keys > p.queries) return refuse("no query sees the last keys, and what they hold is multiplied by 0 here");
-  if (std::max({r.inputs[0].elements(), r.inputs[1].elements(), r.inputs[2].elements(), r.inputs[3].elements()}) >= std::int64_t{1} << 31) return refuse("a tensor has more elements than it counts");
   if (r.wanted[3]) return refuse("somebody reads the gradients of the scores, which it keeps to itself");
-  s.in_place = false;
   s.scratch_bytes = r.inputs[4].elements() * 4;
   return s;
 }
@@ -383,7 +330,7 @@ Support supports(const KernelRequest& r) {
 
 std::vector<Kernel> attention_gradient_tf32_cuda(const GpuCodeRef& code) {
   return {{.name = "nvrtc_attention_tf32", .op = "scaled_dot_product_attention_gradient", .supports = supports,
-           .prepare = [=](const KernelRequest& r) { return gradient(r, layout_of(r), *code); }, .leeway = {.tf32 = true}}};
+           .prepare = [=](const KernelRequest& r) { return gradient(r, tf32_attention::layout_of(r), *code); }, .leeway = {.tf32 = true}}};
 }
 
 }  // namespace belfry

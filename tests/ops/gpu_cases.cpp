@@ -76,28 +76,32 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     out.outputs = {q, k, v, scores(log_sum.shape, keys)};
     return out;
   };
+  // Without a mask, as kernels that round take them.
+  auto whole = [&](const char* name, Attributes a, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values, std::int64_t heads = 3) {
+    const bool before = !a.find("layout");
+    OpCase out = halves(name, std::move(a), queries, keys, width, values, heads);
+    auto rounded = [&](TensorType& t, bool of_rows) {
+      t.dtype = f32;
+      if (before && of_rows && t.shape.size() == 4) std::swap(t.shape[1], t.shape[2]);
+    };
+    for (CaseInput& x : out.inputs) rounded(x.type, true);
+    for (std::size_t i = 0; i < out.outputs.size(); ++i) rounded(out.outputs[i], i < 3);
+    out.tolerance = 1e-4;
+    return out;
+  };
   // Tiles that are not full, and more features than a tile is wide.
   if (op == "scaled_dot_product_attention")
     return {{.name = "tiles, masked", .inputs = {real({2, 2, 70, 17}), real({2, 2, 133, 17}), real({2, 2, 133, 70}), bits({2, 1, 1, 133})}, .outputs = {{f32, {2, 2, 70, 70}}, {f32, {2, 2, 70}}}},
             {.name = "tiles, causal", .attributes = {{"causal", true}}, .inputs = {real({2, 130, 16}), real({2, 65, 16}), real({2, 65, 16})}, .outputs = {{f32, {2, 130, 16}}, {f32, {2, 130}}}},
             {.name = "tiles, heads behind", .attributes = behind, .inputs = {real({2, 70, 3, 17}), real({2, 66, 3, 17}), real({2, 66, 3, 70}), bits({2, 1, 1, 66})}, .outputs = {{f32, {2, 70, 3, 70}}, {f32, {2, 3, 70}}}},
+            whole("on tensor cores", {}, 70, 133, 17, 33), whole("on tensor cores, causal, heads behind", behind, 130, 66, 64, 64), whole("on tensor cores, few queries", {}, 50, 200, 36, 20, 2),
+            whole("on tensor cores, few queries one by one", {{"scale", 0.7}}, 20, 70, 50, 9, 1), whole("on tensor cores, causal, blocks of queries", {{"causal", true}}, 270, 200, 32, 64, 1), whole("on tensor cores, a query", behind, 1, 1, 8, 64),
+            whole("on tensor cores, no keys", {}, 3, 0, 4, 4, 1), whole("on tensor cores, scores of nothing", {{"causal", true}, {"scale", 1e-300}}, 5, 5, 4, 4, 1),
             halves("halves", {}, 70, 90, 24, 40), halves("halves, causal", {{"causal", true}}, 130, 130, 16, 16), halves("halves, heads behind", behind, 130, 90, 24, 40, 3)};
   if (op == "scaled_dot_product_attention_gradient") {
     auto of = [](const char* name, Attributes a, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values, CaseInput mask) {
       TensorType q{f32, {2, queries, width}}, k{f32, {2, keys, width}}, v{f32, {2, keys, values}}, y{f32, {2, queries, values}};
       return OpCase{.name = name, .attributes = std::move(a), .inputs = {{q}, {k}, {v}, {y}, {{f32, {2, queries}}, 20, 24}, {y}, std::move(mask)}, .outputs = {q, k, v, {f32, {2, queries, keys}}}, .tolerance = 2e-5};
-    };
-    // Without a mask, as kernels that round take them.
-    auto whole = [&](const char* name, Attributes a, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values, std::int64_t heads = 3) {
-      OpCase out = halves(name, std::move(a), queries, keys, width, values, heads);
-      if (!out.attributes.find("layout"))
-        for (CaseInput& x : out.inputs)
-          if (x.type.shape.size() == 4) std::swap(x.type.shape[1], x.type.shape[2]);
-      for (std::size_t i = 0; i < 3; ++i) out.outputs[i] = out.inputs[i].type;
-      for (CaseInput& x : out.inputs) x.type.dtype = f32;
-      for (TensorType& t : out.outputs) t.dtype = f32;
-      out.tolerance = 1e-4;
-      return out;
     };
     const TensorType q = {f32, {2, 70, 3, 17}}, k{f32, {2, 66, 3, 17}}, v{f32, {2, 66, 3, 66}}, y{f32, {2, 70, 3, 66}};
     return {of("tiles, masked", {}, 70, 133, 17, 66, bits({133})), of("tiles, causal", {{"causal", true}}, 130, 65, 66, 5, real({130, 65})), halves("halves", {}, 70, 90, 24, 40),

@@ -195,17 +195,25 @@ TEST(GeneratedKernels, attention_leaves_padding_alone) {
 /// Nothing is rounded on the host: which lane has which element is held to the reference like any sum of f32.
 TEST(GeneratedKernels, attention_on_tensor_cores_multiplies_what_it_should) {
   auto host = std::make_shared<HostGpu>();
-  const KernelTable table = generated_kernels(host);
+  const KernelTable generated = generated_kernels(host);
+  KernelTable table;
+  for (const Kernel& k : generated.all())
+    if (k.name == "nvrtc_attention_tf32") table.add(k);
   const OpSet ops = standard_ops();
-  const OpDef& def = ops.at("scaled_dot_product_attention_gradient");
   std::vector<Awaited> all;
-  for (const OpCase& c : gpu_cases(def.name))
-    if (c.name.starts_with("on tensor cores")) await(table, def, c, 3, false, all);
-  std::erase_if(all, [](const Awaited& w) { return w.by != "nvrtc_attention_tf32"; });
-  ASSERT_EQ(all.size(), 7u);
+  for (const std::string op : {"scaled_dot_product_attention", "scaled_dot_product_attention_gradient"})
+    for (const OpCase& c : gpu_cases(op)) {
+      if (!c.name.starts_with("on tensor cores")) continue;
+      await(table, ops.at(op), c, 3, !op.ends_with("gradient"), all);
+      if (!c.name.ends_with("scores of nothing")) continue;
+      std::ranges::fill(all.back().inputs[0].data<float>(), 1.0f);  // the only key that the first query sees is −∞
+      std::fill_n(all.back().inputs[1].data<float>().begin(), c.inputs[1].type.shape.back().factor, -std::numeric_limits<float>::infinity());
+      all.back().wanted = run_op(ops.at(op), c, all.back().inputs, 3);
+    }
+  ASSERT_EQ(all.size(), 15u);
   host->build();
   for (Awaited& w : all) {
-    w.tolerance = 1e-4;
+    w.tolerance = w.request.op.ends_with("gradient") ? 1e-4 : 1e-5;
     expect_as_wanted(w);
   }
 }
@@ -322,6 +330,31 @@ TEST(GeneratedKernels, of_batch_norm_go_before_those_of_cudnn) {
     both += table.support("cudnn_batch_norm", w.request).ok;
   }
   EXPECT_TRUE(both > 0 || !cudnn::built());
+}
+
+/// Where f32 may be rounded: cuDNN's take what is wider, and halves, which nothing rounds.
+TEST(GeneratedKernels, of_attention_on_tensor_cores_go_before_those_of_cudnn) {
+  const KernelTable generated = generated_kernels(std::make_shared<CollectedTexts>()), table = cuda_kernels(new_toolkit());
+  const OpSet ops = standard_ops();
+  auto chosen = [&](const OpCase& c, bool rounds, const std::string& refusal) {
+    std::vector<Awaited> all;
+    await(generated, ops.at("scaled_dot_product_attention"), c, 3, true, all);
+    EXPECT_EQ(table.support("nvrtc_attention_tf32", all.at(0).request).reason, refusal) << c.name;
+    return table.choose(all[0].request, nullptr, {.tf32 = rounds}).name;
+  };
+  auto of = [](std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values, bool causal = false) {
+    return OpCase{.name = "of its size", .attributes = {{"causal", causal}}, .inputs = {real({2, queries, width}), real({2, keys, width}), real({2, keys, values})}, .outputs = {{f32, {2, queries, values}}, {f32, {2, queries}}}};
+  };
+  EXPECT_EQ(chosen(of(7, 5, 64, 64, true), true, ""), "nvrtc_attention_tf32");
+  EXPECT_EQ(chosen(of(7, 5, 64, 64, true), false, ""), "nvrtc_attention");
+  EXPECT_EQ(chosen(of(7, 8, 8, 8, true), true, "no query sees the last keys, and what they hold is multiplied by 0 here"), "nvrtc_attention");
+  const std::string wider = cudnn::built() ? "cudnn_attention_tf32" : "nvrtc_attention";
+  EXPECT_EQ(chosen(of(7, 8, 72, 8), true, "72 features are more than the 64 that its registers hold"), wider);
+  EXPECT_EQ(chosen(of(7, 8, 8, 128), true, "128 features are more than the 64 that its registers hold"), wider);
+  for (const OpCase& c : gpu_cases("scaled_dot_product_attention")) {
+    if (c.name == "tiles, masked") EXPECT_EQ(chosen(c, true, "it has a mask, and what a query does not see is multiplied by 0 here"), "nvrtc_attention");
+    if (c.name == "halves" && cudnn::built()) EXPECT_EQ(chosen(c, true, "it computes no halves itself"), "cudnn_attention");
+  }
 }
 
 /// A run of windows is unrolled over all columns that it spans, 64 at the most.

@@ -80,6 +80,7 @@ static inline void copy_four(float* to, const float* from, bool there) {
 }
 static inline void copy_one(float* to, const float* from, bool there) { *to = there ? *from : 0; }
 static inline void await_copies() {}
+static inline float power_of_two(float x) { return exp2f(x); }
 static inline unsigned thread_now() { return threadIdx.x; }
 /// The lanes of the warp whose value is what `is` asks for.
 template <class T, class Is> unsigned host_lanes(T v, Is is) {
