@@ -270,7 +270,8 @@ class Trees {
     const TensorType& type = by_channel ? g_.type(n.inputs[input]) : n.types[0];
     if (!by_channel && g_.type(n.inputs[0]) != type) return -1;
     auto read = read_beside(core, root, type, by_channel);
-    if (!read || !by_channel) return read && (!is_read_once(root) || distinct(*read) <= kMostBeforeNorm) ? root : -1;
+    if (!by_channel) return read && (is_read_once(root) ? distinct(*read) <= kMostBeforeNorm : read->size() <= kMostBesideSums) ? root : -1;
+    if (!read) return -1;
     const Shape& filter = g_.type(n.inputs[1]).shape;
     if (is_half(type.dtype) && filter[0].factor * filter[1].factor > kMostTapsOfHalves) return -1;
     const std::size_t inputs = read->size(), beside = behind < 0 ? 0 : read_beside(core, behind, n.types[0], true)->size();

@@ -157,7 +157,7 @@ template <bool IN_PACKS> void normalise(const Args& a) {
 /// Where dy is kept, the first pass writes what it adds, and the last reads that.
 const char* const batch_norm_texts::kBackward = R"(
 template <bool IN_PACKS, int COUNT> void add_rows(const Args& a, double (&sum)[2 * N], i64 at, i64 step, const F (&mean)[N]) {
-  constexpr int FEW = COUNT < AHEAD ? COUNT : AHEAD;
+  constexpr int FEW = !IN_PACKS && KEEPS_DY ? 1 : COUNT < AHEAD ? COUNT : AHEAD;
   F part[2 * N] = {};
 #pragma unroll
   for (int row = 0; row < COUNT; row += FEW, at += FEW * step) {
