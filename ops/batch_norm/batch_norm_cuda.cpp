@@ -86,7 +86,7 @@ Generated norm(const KernelRequest& request, bool backward) {
     g.head(fmt::format("constexpr int AHEAD = {};", rows_ahead(whole.others.size())));
     g.head(keeps ? fmt::format("#define KEEPS_DY 1\n#define DY a.out[{}]", out.dy) : "#define KEEPS_DY 0");
   }
-  g.head(out.sum ? "#define LAST_KERNEL KERNEL_AHEAD" : "#define LAST_KERNEL KERNEL");
+  g.head(keeps ? "#define FIRST_KERNEL KERNEL_AHEAD" : "#define FIRST_KERNEL KERNEL").head(out.sum ? "#define LAST_KERNEL KERNEL_AHEAD" : "#define LAST_KERNEL KERNEL");
   if (out.sum) g.number("added", n.added.block).number("added_blocks", n.added.blocks).head(kStaged);
   if (whole.tree) g.body(element_text(tree_of_members(out.rest, whole.core), g));
   g.body(batch_norm_texts::kTiles).body(others_text(whole, backward)).body(backward ? batch_norm_texts::kBackward : batch_norm_texts::kForward).entries(batch_norm_texts::kEntries);

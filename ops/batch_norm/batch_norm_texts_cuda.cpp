@@ -284,8 +284,8 @@ template <bool IN_PACKS> void normalise(const Args& a) {
 
 /// Packs where pointers are multiples of 16, else the same elements one by one.
 const char* const batch_norm_texts::kEntries = R"(
-KERNEL void wide_sums(const Args a) { sums<true>(a); }
-KERNEL void narrow_sums(const Args a) { sums<false>(a); }
+FIRST_KERNEL void wide_sums(const Args a) { sums<true>(a); }
+FIRST_KERNEL void narrow_sums(const Args a) { sums<false>(a); }
 LAST_KERNEL void wide_normalise(const Args a) { normalise<true>(a); }
 LAST_KERNEL void narrow_normalise(const Args a) { normalise<false>(a); }
 )";
