@@ -59,7 +59,7 @@ bool read_by_trees_alone(const Graph& g, NodeId id) {
 
 /// Kernels take so many operands; more would spill registers.
 constexpr std::size_t kMostMembers = 16, kMostInputs = 6;
-/// A norm's gradient reads its dy twice: of more inputs it is better made once. A convolution holds the others than x beside its sums.
+/// A norm's gradient reads its dy twice: of more inputs it is better made once, as where others read it. A convolution holds the others than x beside its sums.
 constexpr std::size_t kMostBeforeNorm = 2, kMostBeforeConvolution = 3;
 /// Beside the sums of a pack of columns a thread has room for the rows ahead of few inputs.
 constexpr std::size_t kMostBesideSums = 4;
@@ -178,10 +178,11 @@ class Trees {
       const NodeId behind = depthwise || op == "batch_norm" || op == "layer_norm_gradient" || op == "group_norm_gradient" ? root_behind(id) : -1;
       const NodeId before = depthwise ? root_before(id, 0, behind) : op == "batch_norm_gradient" ? root_before(id, 4) : -1;
       if (before < 0 && behind < 0) continue;
-      std::vector<NodeId>& members = out.emplace_back(FusionGroup{kWithElementwise, {}}).members;
-      take(before, members);
-      members.push_back(id);
-      take(behind, members);
+      FusionGroup& group = out.emplace_back(FusionGroup{kWithElementwise, {}});
+      if (before >= 0 && !is_read_once(before)) group.kept.push_back(before);
+      take(before, group.members);
+      group.members.push_back(id);
+      take(behind, group.members);
     }
     for (NodeId id = 0; id < g_.size(); ++id)
       if (g_.node(id).op->name == "layer_norm_gradient") add_asides(id, out, adds_beside_norms);
@@ -258,16 +259,19 @@ class Trees {
     return read && distinct(*read) <= kMostInputs ? out : -1;
   }
 
-  /// Of the tree that makes what a norm's gradient alone reads as dy, or a convolution, which has the tree `behind` it or none, as x: that it puts through the tree at each of its taps' rows.
+  bool is_read_once(NodeId id) const { return !apart_[static_cast<std::size_t>(id)] && g_.readers(id).size() == 1; }
+
+  /// Of the tree that makes what a norm's gradient reads as dy, or what a convolution alone, which has the tree `behind` it or none, reads as x: that it puts through the tree at each of its taps' rows.
   NodeId root_before(NodeId core, std::size_t input, NodeId behind = -1) const {
     const Node& n = g_.node(core);
     const bool by_channel = n.op->name == "conv2d";
     const NodeId root = n.inputs[input].node;
-    if (root_[static_cast<std::size_t>(root)] != root || apart_[static_cast<std::size_t>(root)] || g_.readers(root).size() != 1 || std::count(n.inputs.begin(), n.inputs.end(), n.inputs[input]) != 1) return -1;
+    if (root_[static_cast<std::size_t>(root)] != root || (by_channel && !is_read_once(root)) || std::count(n.inputs.begin(), n.inputs.end(), n.inputs[input]) != 1) return -1;
     const TensorType& type = by_channel ? g_.type(n.inputs[input]) : n.types[0];
     if (!by_channel && g_.type(n.inputs[0]) != type) return -1;
     auto read = read_beside(core, root, type, by_channel);
-    if (!read || !by_channel) return read && distinct(*read) <= kMostBeforeNorm ? root : -1;
+    if (!by_channel) return read && (is_read_once(root) ? distinct(*read) <= kMostBeforeNorm : read->size() <= kMostBesideSums) ? root : -1;
+    if (!read) return -1;
     const Shape& filter = g_.type(n.inputs[1]).shape;
     if (is_half(type.dtype) && filter[0].factor * filter[1].factor > kMostTapsOfHalves) return -1;
     const std::size_t inputs = read->size(), beside = behind < 0 ? 0 : read_beside(core, behind, n.types[0], true)->size();

@@ -26,7 +26,7 @@ std::vector<FusionGroup> find_cpu_groups(const Graph& graph);
 /// read from outside, in their order. A relu is always a tree's: libraries make 0 of a NaN. Of trees of exact nodes some are one kernel with what they alone read, or what reads them (kWithElementwise): with a batch
 /// norm's y, its gradient's dy, the dx of a layer or group norm, where all lies as that; and with the y of a convolution of one filter per channel, its x, or both, where besides lies one value per channel, or one. With what a tree makes, or a layer norm's
 /// gradient with the tree behind it or without, its sum over all axes but the last is one kernel, and of that gradient the same as halves: a wide bias's gradient. So it is with a batch norm's gradient, with the tree before it or
-/// without, and a bias of any width. Where others read what is summed, it is kept.
+/// without, and a bias of any width. Where others read what is summed, or that dy, it is kept.
 /// Best first: of groups that share a node, expand takes the first that fits there.
 std::vector<FusionGroup> find_gpu_groups(const Graph& graph);
 

@@ -55,6 +55,9 @@ std::string others_text(const GroupedNorm& n, bool backward) {
                      backward ? "of(const Args& a, int j, int i)" : "with(const Args& a, T y, int j, int i)", made);
 }
 
+/// Rows of a thread whose values lie in registers at once, beside the sums of a pack, where a tree reads so many of each.
+int rows_ahead(std::size_t others) { return others <= 3 ? 4 : 2; }
+
 /// The norm alone, with its own outputs.
 KernelRequest own_of(const GradientOutputs& out, bool backward) {
   KernelRequest own = GroupedNorm(out.rest, backward).own;
@@ -72,19 +75,28 @@ Generated norm(const KernelRequest& request, bool backward) {
   const Tiles n(r);
   const DType t = r.inputs[0].dtype;
   const std::int64_t tile = n.rows_of_about(4096);
+  const bool keeps = out.wanted(out.dy);  // of whom the last pass reads it
   Generated g(request);
   g.type("T", t).type("F", is_half(t) ? f32 : t).head(fmt::format("constexpr int N = {}, X = {};", n.pack, whole.first));
   g.number("rows", n.rows).number("channels", n.channels).number("packs", n.packs).number("across", n.across).number("columns", n.columns).number("lanes", n.lanes);
   g.number("block", n.block).number("blocks", n.blocks).number("tile", tile).real("epsilon", r.attributes->real("epsilon"));
   std::vector<std::size_t> written = {0};
-  if (backward) written = out.name(g, request);
-  g.head(out.sum ? "#define LAST_KERNEL KERNEL_AHEAD" : "#define LAST_KERNEL KERNEL");
+  if (backward) {
+    written = out.name(g, request);
+    g.head(fmt::format("constexpr int AHEAD = {};", rows_ahead(whole.others.size())));
+    g.head(keeps ? fmt::format("#define KEEPS_DY 1\n#define DY a.out[{}]", out.dy) : "#define KEEPS_DY 0");
+  }
+  g.head(keeps ? "#define FIRST_KERNEL KERNEL_AHEAD" : "#define FIRST_KERNEL KERNEL").head(out.sum ? "#define LAST_KERNEL KERNEL_AHEAD" : "#define LAST_KERNEL KERNEL");
   if (out.sum) g.number("added", n.added.block).number("added_blocks", n.added.blocks).head(kStaged);
   if (whole.tree) g.body(element_text(tree_of_members(out.rest, whole.core), g));
   g.body(batch_norm_texts::kTiles).body(others_text(whole, backward)).body(backward ? batch_norm_texts::kBackward : batch_norm_texts::kForward).entries(batch_norm_texts::kEntries);
   std::vector<std::size_t> summed = {whole.first}, all = whole.others;
   if (backward) summed.insert(summed.end(), all.begin(), all.end());
   if (backward && !whole.tree) summed.push_back(4), all.push_back(4);
+  if (keeps) {
+    summed.push_back(request.inputs.size() + static_cast<std::size_t>(out.dy));
+    all = {summed.back()};
+  }
   all.push_back(whole.first);
   for (std::size_t k : written) all.push_back(request.inputs.size() + k);
   const Grid of_sums{n.blocks * n.across, 256}, of_all{(out.sum ? n.added.blocks : up(n.rows, tile)) * n.across, 256};
@@ -120,7 +132,7 @@ std::vector<Kernel> batch_norm_generated_cuda(const GpuCodeRef& code) {
   return {generated(code, "batch_norm", false), generated(code, "batch_norm_gradient", true)};
 }
 
-/// A norm with the tree behind it; or its gradient, with the tree before it, the sum of dx over all axes but the last and dx as halves, or with some of them.
+/// A norm with the tree behind it; or its gradient, with the tree before it, whose dy is kept or not, the sum of dx over all axes but the last and dx as halves, or with some of them.
 Kernel batch_norm_with_elementwise(const GpuCodeRef& code, const std::shared_ptr<const KernelTable>& table) {
   auto backward = [](const KernelRequest& r) { return std::any_of(r.members.begin(), r.members.end(), [](const Node* m) { return m->op->name == "batch_norm_gradient"; }); };
   return {.name = "nvrtc_batch_norm", .op = kWithElementwise,

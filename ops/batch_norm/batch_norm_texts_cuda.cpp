@@ -154,23 +154,42 @@ template <bool IN_PACKS> void normalise(const Args& a) {
 }
 )";
 
+/// Where dy is kept, the first pass writes what it adds, and the last reads that.
 const char* const batch_norm_texts::kBackward = R"(
 template <bool IN_PACKS, int COUNT> void add_rows(const Args& a, double (&sum)[2 * N], i64 at, i64 step, const F (&mean)[N]) {
-  Data v[COUNT];
-  read_rows<IN_PACKS>((const T*)a.in[X] + at, step, v);
-  const Others<IN_PACKS, COUNT> dy(a, at, step);
+  constexpr int FEW = !IN_PACKS && KEEPS_DY ? 1 : COUNT < AHEAD ? COUNT : AHEAD;
   F part[2 * N] = {};
 #pragma unroll
-  for (int j = 0; j < COUNT; ++j) {
+  for (int row = 0; row < COUNT; row += FEW, at += FEW * step) {
+    Data v[FEW];
+    read_rows<IN_PACKS>((const T*)a.in[X] + at, step, v);
+    const Others<IN_PACKS, FEW> dy(a, at, step);
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const F g = convert<F>(dy.of(a, j, i));
-      part[i] += g;
-      part[N + i] += g * (convert<F>(v[j].e[i]) - mean[i]);
+    for (int j = 0; j < FEW; ++j) {
+      Data made;
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        made.e[i] = dy.of(a, j, i);
+        const F g = convert<F>(made.e[i]);
+        part[i] += g;
+        part[N + i] += g * (convert<F>(v[j].e[i]) - mean[i]);
+      }
+#if KEEPS_DY
+      write<IN_PACKS>((T*)DY + at + j * step, made);
+#endif
     }
   }
   add_to(sum, part);
 }
+#if KEEPS_DY
+template <bool IN_PACKS, int COUNT> struct Slope {
+  Data dy[COUNT];
+  Slope(const Args& a, i64 at, i64 step) { read_rows<IN_PACKS>((const T*)DY + at, step, dy); }
+  T of(const Args& a, int j, int i) const { return dy[j].e[i]; }
+};
+#else
+template <bool IN_PACKS, int COUNT> using Slope = Others<IN_PACKS, COUNT>;
+#endif
 template <bool IN_PACKS> void sums(const Args& a) {
   const Tile t = tile_of(a, blockIdx.x, a.block);
   double sum[2 * N] = {};
@@ -204,7 +223,7 @@ inline F dx_of(F x, F dy, const Slopes& c, int i) { return dy * c.of_dy.e[i] + (
 template <bool IN_PACKS, int COUNT> void normalise_rows(const Args& a, i64 at, i64 step, const Slopes& c, Data* made, int apart) {
   Data v[COUNT];
   read_rows<IN_PACKS>((const T*)a.in[X] + at, step, v);
-  const Others<IN_PACKS, COUNT> dy(a, at, step);
+  const Slope<IN_PACKS, COUNT> dy(a, at, step);
 #pragma unroll
   for (int j = 0; j < COUNT; ++j) {
 #pragma unroll
@@ -265,8 +284,8 @@ template <bool IN_PACKS> void normalise(const Args& a) {
 
 /// Packs where pointers are multiples of 16, else the same elements one by one.
 const char* const batch_norm_texts::kEntries = R"(
-KERNEL void wide_sums(const Args a) { sums<true>(a); }
-KERNEL void narrow_sums(const Args a) { sums<false>(a); }
+FIRST_KERNEL void wide_sums(const Args a) { sums<true>(a); }
+FIRST_KERNEL void narrow_sums(const Args a) { sums<false>(a); }
 LAST_KERNEL void wide_normalise(const Args a) { normalise<true>(a); }
 LAST_KERNEL void narrow_normalise(const Args a) { normalise<false>(a); }
 )";

@@ -50,11 +50,12 @@ GradientOutputs::GradientOutputs(const KernelRequest& r, bool fed) : rest(r) {
   if (rest.places.empty()) return;
   const std::vector<std::ptrdiff_t>& core = fed ? rest.places.back() : rest.places.front();
   if (core.size() == 3) made = rest.places.back()[0], dgamma = core[1], dbeta = core[2];
+  if (fed && rest.places.size() > 1) dy = rest.places[rest.places.size() - 2][0];
 }
 
 std::string GradientOutputs::objection(const KernelRequest& r, bool (*adds)(const TensorType&)) const {
   for (std::size_t m = 0; m + 1 < rest.places.size(); ++m)
-    if (rest.places[m][0] >= 0) return "it keeps what its tree reads or makes";
+    if (rest.places[m][0] >= 0 && rest.places[m][0] != dy) return "it keeps what its tree reads, or makes on the way";
   if (!sum) return made < 0 ? "nobody has what it makes" : "";
   for (const std::optional<std::size_t>& beside : {sum, halves})
     if (beside && r.places[*beside][0] < 0) return "what stands beside stays inside";

@@ -25,7 +25,7 @@ struct GroupedNorm {
 /// Whether it is a group of `op` and a tree of which all that it reads and makes has the type of x, with expressions in `table`.
 Support takes_group_of(std::string_view op, bool fed, const KernelRequest& request, const KernelTable& table);
 
-/// A request for a norm's gradient by what stands where among its outputs: dx or what a tree behind it makes of that, dgamma and dbeta, the sum of what is made over rows, and that as halves.
+/// A request for a norm's gradient by what stands where among its outputs: dx or what a tree behind it makes of that, dgamma and dbeta, the sum of what is made over rows, and that as halves; and what a tree before it makes, where that is kept.
 struct GradientOutputs {
   GradientOutputs(const KernelRequest& request, bool fed);
   bool wanted(std::ptrdiff_t at) const { return at >= 0 && static_cast<std::size_t>(at) < rest.wanted.size() && rest.wanted[static_cast<std::size_t>(at)]; }
@@ -35,7 +35,7 @@ struct GradientOutputs {
   std::vector<std::size_t> name(Generated& g, const KernelRequest& request) const;
 
   KernelRequest rest;  ///< without what stands beside
-  std::ptrdiff_t made = 0, dgamma = 1, dbeta = 2;
+  std::ptrdiff_t made = 0, dgamma = 1, dbeta = 2, dy = -1;
   std::optional<std::size_t> sum, halves;  ///< members
 };
 

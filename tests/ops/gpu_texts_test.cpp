@@ -85,6 +85,22 @@ void await_summed_batch_norms(const KernelTable& table) {
   }
 }
 
+/// A batch norm's gradient whose dy is kept, made of three and of most inputs, with the sum of its rows beside it or without.
+void await_batch_norms_that_keep_dy(const KernelTable& table) {
+  for (DType t : {f32, f64, f16, bf16})
+    for (bool most : {true, false})
+      for (bool summed : {true, false}) {
+        Builder b("batch_norm");
+        auto x = [&](const char* name) { return b.input(name, t, {kBatch, 64}); };
+        const Value row = b.input("row", is_half(t) ? f32 : t, {64}), norm_of = x("x"), norm = batch_norm(norm_of, row, row, row, row), sum = add_n({x("u"), x("v")});
+        const Value dy = most ? relu(sum * x("w") - x("y")) : relu_gradient(sum, x("y"));
+        const Value dx = emit("batch_norm_gradient", {norm_of, row, norm.output(1), norm.output(2), dy}, {}, {});
+        b.output(dx), b.output(dy);
+        if (summed) b.output(reduce_sum(dx, {.axes = {0}}));
+        await_one(b, "nvrtc_batch_norm", table);
+      }
+}
+
 /// A convolution with a filter per channel and trees on both sides, or before it alone, that read as many values, most of them per channel, as they may.
 void await_convolutions_between_trees(const KernelTable& table) {
   for (DType t : {f32, f64, f16, bf16})
@@ -128,6 +144,8 @@ const std::map<std::string, AskedFor>& all_texts() {
     EXPECT_EQ(code->texts.size(), of_nets + 8 + 10);
     await_summed_batch_norms(table);
     EXPECT_EQ(code->texts.size(), of_nets + 8 + 10 + 4);
+    await_batch_norms_that_keep_dy(table);
+    EXPECT_EQ(code->texts.size(), of_nets + 8 + 10 + 4 + 13) << "ResNet-50 has three of them";
     const std::size_t of_norms = code->texts.size();
     await_convolutions_between_trees(table);
     EXPECT_EQ(code->texts.size(), of_norms + 36);

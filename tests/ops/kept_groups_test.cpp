@@ -92,6 +92,22 @@ std::vector<SumsForm> forms_of_batch_norms() {
           {{b, 33}, {}, 600, f32, f32, bf16, true, false}};
 }
 
+/// What makes dy of a batch norm's gradient, of one value to four, is read by a product, too.
+Graph fed_batch_norm(const SumsForm& f, std::int64_t read, bool summed) {
+  const DType wide = is_half(f.type) ? f32 : f.type;
+  Builder b("batch_norm");
+  auto in = [&](const char* name) { return b.input(name, f.type, f.x); };
+  const Value x = in("x"), row = b.input("row", wide, {f.x.back()}), norm = batch_norm(x, row, row, row, row), first = in("first");
+  const Value dy = read == 1 ? abs(first) : read == 2 ? first + in("second") : read == 3 ? relu_gradient(add_n({first, in("second")}), in("y")) : relu(add_n({first, in("second"), in("third")}) * in("fourth"));
+  const Value dx = emit("batch_norm_gradient", {x, f.parameters ? row : Value{}, norm.output(1), norm.output(2), dy}, {}, {}), w = b.input("w", f.type, {f.x.back(), 2});
+  Integers axes;
+  for (std::size_t a = 0; a + 1 < f.x.size(); ++a) axes.push_back(static_cast<std::int64_t>(a));
+  if (summed) b.output(reduce_sum(dx, {.axes = axes}));
+  if (summed && f.halves != f32) b.output(cast(dx, f.halves));
+  b.output(matmul(dx, w)), b.output(matmul(dy, w));
+  return std::move(b).build();
+}
+
 std::vector<std::string> ops_of(const Graph& g, const std::vector<NodeId>& nodes) {
   std::vector<std::string> out;
   for (NodeId id : nodes) out.push_back(g.node(id).op->name);
@@ -134,6 +150,14 @@ struct GroupCase {
   std::int64_t scratch = 0;
 };
 
+/// Where a dy that others read stands among the group's values; -1: there is none.
+std::ptrdiff_t place_of_dy(const GroupCase& c) {
+  const KernelRequest& r = c.drawn->request;
+  for (std::size_t m = 0; m + 1 < r.members.size(); ++m)
+    if (r.members[m + 1]->op->name == "batch_norm_gradient") return r.places[m][0];
+  return -1;
+}
+
 /// Where what is summed stands among the group's values; -1: inside.
 std::ptrdiff_t place_of_rows(const GroupCase& c) {
   for (std::size_t m = 0; m < c.group.members.size(); ++m)
@@ -171,8 +195,19 @@ TEST(KeptGroups, have_the_bits_of_their_members_in_generated_kernels) {
       if (!keeps && f.halves == f32 && f.tree) continue;
       cases.emplace_back(sums_of_batch_norm(f, keeps), "a batch norm of " + to_string(TensorType{f.type, f.x}), f.rows, ops, kept, table, members, "nvrtc_batch_norm");
     }
+  const std::vector<SumsForm> fed = forms_of_batch_norms();
+  for (std::size_t k = 0; k < 2 * fed.size(); k += k < fed.size() ? 1 : 5) {
+    const SumsForm& f = fed[k % fed.size()];
+    const std::int64_t read = std::vector<std::int64_t>{3, 2, 4, 3, 1}[k % 5];
+    const bool summed = k % 2 == 1 || f.halves != f32;
+    std::vector<std::string> ops = read == 1 ? std::vector<std::string>{"abs"} : read == 2 ? std::vector<std::string>{"add"} : read == 3 ? std::vector<std::string>{"add_n", "relu_gradient"} : std::vector<std::string>{"add_n", "mul", "relu"}, kept = {ops.back()};
+    ops.push_back("batch_norm_gradient");
+    if (summed) ops.push_back("reduce_sum"), kept.push_back("batch_norm_gradient");
+    if (summed && f.halves != f32) ops.push_back("cast"), kept.push_back("reduce_sum");
+    cases.emplace_back(fed_batch_norm(f, read, summed), "a batch norm of " + to_string(TensorType{f.type, f.x}) + " with a dy of " + std::to_string(read), f.rows, ops, kept, table, members, "nvrtc_batch_norm");
+  }
   host->build();
-  int over_inputs = 0;
+  int over_inputs = 0, dy_over_inputs = 0;
   for (GroupCase& c : cases) {
     DrawnGroup& d = *c.drawn;
     const std::vector<HostTensor> plain = d.one_by_one(c.alone), reference = d.run(*table.prepare(kReferenceKernel, d.request), 0);
@@ -188,11 +223,15 @@ TEST(KeptGroups, have_the_bits_of_their_members_in_generated_kernels) {
       EXPECT_EQ(d.run(*c.whole, c.scratch, 0, static_cast<int>(i), static_cast<std::size_t>(made)), want) << c.what << " over input " << i;
       ++over_inputs;
     }
+    const std::ptrdiff_t dy = place_of_dy(c);
+    for (std::size_t i = 0; dy >= 0 && i + 4 < d.inputs.size(); ++i, ++dy_over_inputs)  // what its tree reads
+      for (Prepared* kernel : {c.whole.get(), c.in_turn.get()}) EXPECT_EQ(d.run(*kernel, c.scratch, 0, static_cast<int>(i), static_cast<std::size_t>(dy)), want) << c.what << ", dy over input " << i;
   }
   EXPECT_GT(over_inputs, 50);
+  EXPECT_GT(dy_over_inputs, 30);
 }
 
-/// What nobody reads has no place to be written to: parameters' gradients, and what is kept.
+/// What nobody reads has no place to be written to: parameters' gradients, and what is kept, dy too.
 TEST(KeptGroups, leave_out_what_nobody_reads) {
   auto host = std::make_shared<HostGpu>();
   const KernelTable table = generated_kernels(host);
@@ -206,15 +245,18 @@ TEST(KeptGroups, leave_out_what_nobody_reads) {
     std::int64_t scratch = 0;
   };
   std::list<Case> cases;
-  for (bool batch : {false, true})
-    for (unsigned k = 0; k < 16; ++k) {
+  for (int batch : {0, 1, 2})
+    for (unsigned k = 0; k < (batch == 2 ? 8 : 16); ++k) {
       const std::int64_t width = batch ? 40 : k < 8 ? 304 : 1504;
       const SumsForm f = k < 8 ? SumsForm{{kBatch, width}, {kBatch}, 70, f32, bf16, bf16} : SumsForm{{kBatch, width}, {kBatch}, 9};
-      Case& c = cases.emplace_back(batch ? sums_of_batch_norm(f, true) : sums_of(f), f.rows);
+      Case& c = cases.emplace_back(batch == 2 ? fed_batch_norm(f, k < 4 ? 4 : 3, k % 4 < 2) : batch ? sums_of_batch_norm(f, true) : sums_of(f), f.rows);
       KernelRequest& r = c.drawn.request;
       c.alone = c.drawn.own_kernels(table);
-      const std::size_t norm = batch ? 1 : 0;
-      for (unsigned of = 0; of < 3; ++of) r.wanted[static_cast<std::size_t>(of < 2 ? r.places[norm][of + 1] : r.places[1][0])] = !(k >> of & 1);
+      std::size_t norm = 0;
+      while (r.members[norm]->types.size() == 1) ++norm;
+      for (unsigned of = 0; of < 3; ++of)
+        if (const std::ptrdiff_t at = of < 2 ? r.places[norm][of + 1] : r.places[batch == 2 ? norm : 1][0]; at > 0) r.wanted[static_cast<std::size_t>(at)] = !(k >> of & 1);
+      if (batch == 2) r.wanted[static_cast<std::size_t>(r.places[norm - 1][0])] = k > 2;
       const KernelTable::Choice choice = table.choose(r);
       ASSERT_EQ(choice.name, batch ? "nvrtc_batch_norm" : "nvrtc_norm");
       c.scratch = std::max(choice.support.scratch_bytes, members.supports(r).scratch_bytes);
@@ -232,7 +274,7 @@ TEST(KeptGroups, leave_out_what_nobody_reads) {
   }
 }
 
-/// What nothing is added of, a dx kept beside what a tree makes of it, and an inner value of a tree.
+/// What nothing is added of, a dx kept beside what a tree makes of it, and an inner value of a tree, before a norm's gradient too.
 TEST(KeptGroups, of_other_forms_have_no_kernel_of_their_own) {
   const KernelTable table = generated_kernels(std::make_shared<HostGpu>());
   Graph g = sums_of({{kBatch, 0, 256}, {kBatch, 0}, 2});
@@ -248,7 +290,12 @@ TEST(KeptGroups, of_other_forms_have_no_kernel_of_their_own) {
   group = find_gpu_groups(g).at(0);
   EXPECT_EQ(table.choose(DrawnGroup(g, group, 2).request).name, "nvrtc_batch_norm");
   group.kept.push_back(group.members[0]);
-  EXPECT_EQ(table.choose(DrawnGroup(g, group, 2).request).name, kReferenceKernel) << "dy is kept";
+  EXPECT_EQ(table.choose(DrawnGroup(g, group, 2).request).name, "nvrtc_batch_norm") << "dy is kept, which nobody else reads";
+  g = fed_batch_norm({{kBatch, 8}, {}, 2}, 3, false);
+  group = find_gpu_groups(g).at(0);
+  EXPECT_EQ(table.choose(DrawnGroup(g, group, 2).request).name, "nvrtc_batch_norm");
+  group.kept.push_back(group.members[0]);
+  EXPECT_EQ(table.choose(DrawnGroup(g, group, 2).request).name, kReferenceKernel) << "what dy is made of is kept";
   Builder b("tree");
   const Value x = b.input("x", f32, {kBatch, 8}), first = relu(x), last = first * x;
   b.output(last);

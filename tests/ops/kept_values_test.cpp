@@ -10,6 +10,7 @@
 #include <belfry/belfry.h>
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/session/kernel_chooser.h>
+#include <belfry/graph/plan/cost.h>
 #include <belfry/graph/plan/verify.h>
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/fusions.h>
@@ -19,6 +20,7 @@
 
 #include "drawn_group.h"
 #include "from_file.h"
+#include "nets.h"
 #include "op_case.h"
 #include "plans.h"
 #include "says.h"
@@ -73,6 +75,76 @@ TEST(KeptValues, are_not_summed_beside_over_other_axes) {
   EXPECT_THAT(behind([](Builder& b, Value dx) { b.output(reduce_sum(tanh(dx), {.axes = {0, 1}})); }), ElementsAre(ElementsAre("tanh", "reduce_sum")));
 }
 
+/// Blocks of a product and a batch norm that are bent after the shortcut is added: a norm of its own, then what the block reads.
+Graph bent_residuals(DType precision) {
+  Builder b("net");
+  auto normed = [&](Value v, const char* name) { return nn::batch_norm(matmul(v, b.variable(name, {8, 8}, {.init = "normal", .init_value = 0.7}))); };
+  Value h = relu(normed(b.input("x", f32, {kBatch, 3, 8}), "in"));
+  h = relu(normed(h, "first") + normed(h, "shortcut"));
+  h = relu(normed(h, "second") + h);
+  h = relu(normed(h, "third") + h);
+  b.minimize(reduce_sum(square(matmul(h, b.variable("out", {8, 8})))), Sgd{.learning_rate = 0.01});
+  Graph out = std::move(b).build();
+  out.precision = precision;
+  return run_passes(training_passes(), out);
+}
+
+/// The groups of gradients of batch norms, what is kept with a star.
+std::vector<std::vector<std::string>> groups_of_gradients(const Graph& g) {
+  std::vector<std::vector<std::string>> out;
+  for (const FusionGroup& group : find_gpu_groups(g)) {
+    if (std::none_of(group.members.begin(), group.members.end(), [&](NodeId id) { return g.node(id).op->name == "batch_norm_gradient"; })) continue;
+    out.emplace_back();
+    for (NodeId id : group.members) out.back().push_back(g.node(id).op->name + (keeps(group, id) ? "*" : ""));
+  }
+  return out;
+}
+
+/// Where two norms read it, the first takes it; the other, and the first norm of all, whose dy nobody else reads, stand as before.
+TEST(KeptValues, are_the_slopes_of_batch_norms_that_others_read) {
+  const std::vector<std::string> last = {"relu_gradient*", "batch_norm_gradient"}, inner = {"add_n", "relu_gradient*", "batch_norm_gradient"};
+  for (DType t : {f32, bf16}) {
+    const Graph g = bent_residuals(t);
+    std::vector<std::vector<std::string>> found = groups_of_gradients(g);
+    EXPECT_THAT(found, testing::UnorderedElementsAre(last, inner, inner)) << name_of(t);
+    const std::vector<FusionGroup> groups = find_gpu_groups(g);
+    for (const FusionGroup& group : groups)
+      for (NodeId id : group.kept) {
+        std::vector<NodeId> norms;
+        for (NodeId r : g.readers(id))
+          if (g.node(r).op->name == "batch_norm_gradient") norms.push_back(r);
+        ASSERT_FALSE(norms.empty());
+        EXPECT_EQ(group.members.back(), *std::min_element(norms.begin(), norms.end()));
+      }
+  }
+  EXPECT_THAT(groups_of_gradients(training_graph(net("bent_norms"), f32)), Contains(ElementsAre("relu6_gradient*", "batch_norm_gradient*", "reduce_sum"))) << "which random plans draw";
+}
+
+/// Of a tree before a batch norm's gradient; `given` is read by others, too, or asked for.
+TEST(KeptValues, of_slopes_are_of_one_type_and_of_few_values) {
+  auto found = [](const std::function<Value(Builder&, const std::function<Value(const char*)>&)>& tree, DType t = f32, bool fetched = false, bool twice = false) {
+    Builder b("net");
+    auto in = [&](const char* name) { return b.input(name, t, {kBatch, 3, 8}); };
+    const Value row = b.input("row", f32, {8}), dy = tree(b, in), x = twice ? dy : in("x");
+    b.output(b.graph().add("batch_norm_gradient", {x, row, row, row, dy}, {}));
+    b.output(fetched ? dy : softmax(is_half(dy.dtype()) ? cast(dy, f32) : dy));
+    if (!fetched && is_half(dy.dtype())) b.output(matmul(dy, b.input("w", t, {8, 2})));
+    return groups_of_gradients(std::move(b).build());
+  };
+  auto four = [](Builder&, const auto& in) { return relu(add_n({in("a"), in("b"), in("c")}) * in("d")); };
+  const std::vector<std::string> whole = {"add_n", "mul", "relu*", "batch_norm_gradient"};
+  EXPECT_THAT(found(four), ElementsAre(whole));
+  EXPECT_THAT(found(four, bf16), ElementsAre(whole));
+  EXPECT_THAT(found(four, f32, true), ElementsAre(whole));
+  EXPECT_TRUE(found(four, f32, false, true).empty()) << "it is x, too";
+  EXPECT_TRUE(found([](Builder&, const auto& in) { return relu(add_n({in("a"), in("b"), in("c"), in("e")}) * in("d")); }).empty());
+  EXPECT_TRUE(found([](Builder&, const auto& in) { const Value d = in("d"); return relu(add_n({in("a"), in("b"), in("c")}) * d) - d; }).empty()) << "five reads";
+  EXPECT_TRUE(found([](Builder& b, const auto& in) { return in("a") * b.input("gain", f32, {8}); }).empty());
+  EXPECT_TRUE(found([](Builder& b, const auto&) { return cast(b.input("half", bf16, {kBatch, 3, 8}), f32); }).empty());
+  EXPECT_TRUE(found([](Builder&, const auto& in) { return tanh(in("a")); }).empty()) << "kernels differ in bits";
+  EXPECT_TRUE(found([](Builder& b, const auto& in) { auto on = b.device("gpu:1"); return relu(in("a")); }).empty());
+}
+
 PlacedGraph placed_keeping(const std::shared_ptr<const Graph>& graph, PlaceOptions options = {}, bool grouped = true) {
   options.kernels = chooser({{"cpu", cpu_kernels()}, {"sim", cpu_kernels()}});
   if (grouped) options.groups = find_gpu_groups;
@@ -103,6 +175,29 @@ TEST(KeptValues, have_their_names_and_states_in_plans_which_files_hold) {
     EXPECT_EQ(plan.value(n.outputs[sum]).name, plan.graph->node(n.members[2].node).name);
     EXPECT_TRUE(plan.value(n.outputs[sum]).state.is_partial());
     EXPECT_EQ(n.scope, Scope::tower);
+    expect_same_from_file(plan);
+  }
+}
+
+TEST(KeptValues, of_slopes_are_given_beside_dx_in_plans_which_files_hold) {
+  for (DType t : {f32, bf16}) {
+    auto graph = std::make_shared<const Graph>(bent_residuals(t));
+    const PlacedGraph plan = placed_keeping(graph);
+    const std::vector<const PlanNode*> groups = keeping_groups(plan);
+    ASSERT_EQ(groups.size(), 3u);
+    for (const PlanNode* n : groups) {
+      ASSERT_EQ(n->outputs.size(), 4u);
+      EXPECT_EQ(plan.value(n->outputs[3]).name, plan.graph->node(n->members[n->members.size() - 2].node).name);
+      EXPECT_EQ(plan.value(n->outputs[3]).state, rows(0));
+      EXPECT_TRUE(plan.value(n->outputs[1]).state.is_partial());
+      // Over what the tree reads, never over x; dx over x alone.
+      const auto of_tree = static_cast<int>(n->inputs.size()) - 4;
+      for (auto [k, i] : in_place_pairs(plan, *n)) EXPECT_TRUE(k == 3 ? i < of_tree : k == 0 && i == of_tree) << k << " over " << i;
+      EXPECT_FALSE(in_place_pairs(plan, *n).empty());
+      const double each = static_cast<double>(local_type(plan.value(n->outputs[0]), plan.share(0)).bytes());
+      EXPECT_EQ(work_of(plan, *n, plan.share(0), 1).bytes, (of_tree + 3) * each + 5 * 8 * 4) << "what the tree reads, x, dy and dx, and five rows of f32";
+    }
+    EXPECT_EQ(keeping_groups(placed_keeping(graph, {.fetches = {{"asked", {groups[0]->members[0].node, 0}}}})).size(), groups[0]->members.size() == 2 ? 3u : 2u);
     expect_same_from_file(plan);
   }
 }
