@@ -2,6 +2,7 @@
 #include <belfry/ops/conv2d/few_channels_internal.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -48,26 +49,26 @@ inline u32 placed(bf16 x, int k) { return (u32)x.bits << 16 * k; }
 inline u32 placed(f16 x, int k) { return (u32)x.bits << 16 * k; }
 inline u32 placed(float x, int) { return __float_as_uint(to_tf32(x)); }
 
-struct Place { i64 picture; int p, q; };
-inline Place place_of(i64 tile, const Args& a) { return {tile / (a.pieces * a.bands), (int)(tile / a.pieces % a.bands) * TH, (int)(tile % a.pieces) * TW}; }
+struct Place { int picture, p, q; };
+inline Place place_of(u32 tile) { return {(int)(tile / (PIECES * BANDS)), (int)(tile / PIECES % BANDS) * TH, (int)(tile % PIECES) * TW}; }
 /// Rows of x that the tile's windows hold, zeros outside the picture.
 inline void stage_x(u32* to, const Place& at, const Args& a) {
-  const int high = (int)a.high, line = (int)a.line, first = (at.q * STRIDE_W - BEFORE_W) * CHANNELS - LEAD;
-  const E* const x = (const E*)a.in[0] + at.picture * a.high * a.line;
-  const bool words = line % PER == 0 && ((u64)a.in[0] & 3) == 0;
+  const int first = (at.q * STRIDE_W - BEFORE_W) * CHANNELS - LEAD;
+  const E* const x = (const E*)a.in[0] + (i64)at.picture * (HIGH * LINE);
+  const bool words = LINE % PER == 0 && ((u64)a.in[0] & 3) == 0;
   for (int row = WARP; row < ROWS; row += 8) {
     const int from = at.p * STRIDE_H - BEFORE_H + row;
-    const bool inside = from >= 0 && from < high;
-    const E* const l = x + (inside ? (i64)from * line : 0);
+    const bool inside = from >= 0 && from < HIGH;
+    const E* const l = x + (inside ? (i64)from * LINE : 0);
 #pragma unroll 4
     for (int w = threadIdx.x % 32; w < PITCH; w += 32) {
       const int e = first + w * PER;
       if (words) {
-        const bool there = inside && e >= 0 && e < line;
+        const bool there = inside && e >= 0 && e < LINE;
         copy_bytes<4>(to + row * PITCH + w, l + (there ? e : 0), there);
       } else {
         u32 word = 0;
-        UNROLL for (int k = 0; k < PER; ++k) if (inside && e + k >= 0 && e + k < line) word |= placed(l[e + k], k);
+        UNROLL for (int k = 0; k < PER; ++k) if (inside && e + k >= 0 && e + k < LINE) word |= placed(l[e + k], k);
         to[row * PITCH + w] = word;
       }
     }
@@ -93,23 +94,27 @@ inline int window_of(int pixel) {
 /// A warp keeps its filters in registers, and reads for 16 pixels at a time each word of their windows once. Filters are dealt to the columns of products so that a lane has neighbours of a pixel.
 const char* const kForward = R"(
 #define PACK (16 / (int)sizeof(Y) < 2 * NT ? 16 / (int)sizeof(Y) : 2 * NT)
-/// Words 8s + 4h + l of the filters from n0 on; zeros behind windows and filters.
-template <bool WIDE> inline void load_filters(u32 (&b)[STEPS][NT][2], int n0, const Args& a) {
-  const int filters = (int)a.filters;
-  UNROLL for (int s = 0; s < STEPS; ++s) UNROLL for (int h = 0; h < 2; ++h) {
-    const int p = 8 * s + 4 * h + LANE, column = p % WORDS * PER;
-    UNROLL for (int q = 0; q < 2 * NT / PACK; ++q) {
-      const int n = n0 + q * 4 * PACK + GROUP / 2 * PACK;
-      UNROLL for (int j = 0; j < PACK / 2; ++j) b[s][q * PACK / 2 + j][h] = 0;
-      UNROLL for (int k = 0; k < PER; ++k) {
-        if (p >= ALL || column + k >= RUN || n >= filters) continue;
-        const E* const from = (const E*)a.in[1] + (p / WORDS * RUN + column + k) * filters + n;
-        Pack<E, PACK> f;
-        if (WIDE) f = *(const Pack<E, PACK>*)from;
-        else UNROLL for (int e = 0; e < PACK; ++e) f.e[e] = from[e];
-        UNROLL for (int j = 0; j < PACK / 2; ++j) b[s][q * PACK / 2 + j][h] |= placed(GROUP % 2 ? f.e[2 * j + 1] : f.e[2 * j], k);
-      }
+/// What each lane keeps, in the scratch: of every group, eight words, two columns and lane words 8s + l and 8s + 4 + l of either column's filter; zeros behind windows and filters.
+KERNEL void order(const Args a) {
+  const int items = GROUPS * STEPS * (NT / 2) * 32;
+  for (int k = blockIdx.x * blockDim.x + threadIdx.x; k < items; k += gridDim.x * blockDim.x) {
+    const int lane = k % 32, t = k / 32 % (NT / 2) * 2, s = k / 32 / (NT / 2) % STEPS, group = k / 32 / (NT / 2) / STEPS;
+    Pack<u32, 4> out;
+    UNROLL for (int i = 0; i < 4; ++i) {
+      const int j = t + i / 2, p = 8 * s + 4 * (i % 2) + lane % 4, n = group * 8 * NT + j / (PACK / 2) * 4 * PACK + lane / 8 * PACK + j % (PACK / 2) * 2 + lane / 4 % 2;
+      u32 word = 0;
+      UNROLL for (int e = 0; e < PER; ++e)
+        if (p < ALL && p % WORDS * PER + e < RUN && n < FILTERS) word |= placed(((const E*)a.in[1])[(p / WORDS * RUN + p % WORDS * PER + e) * FILTERS + n], e);
+      out.e[i] = word;
     }
+    ((Pack<u32, 4>*)a.scratch)[k] = out;
+  }
+}
+inline void load_filters(u32 (&b)[STEPS][NT][2], int group, const Args& a) {
+  const Pack<u32, 4>* const from = (const Pack<u32, 4>*)a.scratch + group * (STEPS * (NT / 2) * 32) + threadIdx.x % 32;
+  UNROLL for (int s = 0; s < STEPS; ++s) UNROLL for (int j = 0; j < NT; j += 2) {
+    const Pack<u32, 4> four = from[(s * NT + j) / 2 * 32];
+    b[s][j][0] = four.e[0], b[s][j][1] = four.e[1], b[s][j + 1][0] = four.e[2], b[s][j + 1][1] = four.e[3];
   }
 }
 /// Word p + l of a window, whose lane's first word is x; what no window holds is 0, so that it is nobody's NaN.
@@ -123,40 +128,36 @@ inline u32 word_of(const u32* x, int p) {
 }
 template <bool WIDE> inline void forward(const Args& a) {
   __shared__ u32 x[SHARED_WORDS];
-  const int yh = (int)a.yh, yw = (int)a.yw, filters = (int)a.filters;
-  for (i64 tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
-    const Place at = place_of(tile, a);
-    if (tile >= gridDim.x) __syncthreads();
-    stage_x(x, at, a);
-    commit_copies();
-    const int rows = yh - at.p < TH ? yh - at.p : TH;
-    for (int group = WARP % BESIDE; group < GROUPS; group += BESIDE) {
-      u32 b[STEPS][NT][2];
-      load_filters<WIDE>(b, group * 8 * NT, a);
-      if (group < BESIDE) {
-        await_copies_but<0>();
-        finish_x(x);
+  const Place at = place_of(blockIdx.x);
+  stage_x(x, at, a);
+  commit_copies();
+  const int rows = YH - at.p < TH ? YH - at.p : TH;
+  for (int group = WARP % BESIDE; group < GROUPS; group += BESIDE) {
+    u32 b[STEPS][NT][2];
+    load_filters(b, group, a);
+    if (group < BESIDE) {
+      await_copies_but<0>();
+      finish_x(x);
+    }
+    for (int m = WARP / BESIDE * 16; m < rows * TW; m += 8 / BESIDE * 16) {
+      const int first = m + GROUP, second = first + 8;
+      const u32* const windows[2] = {x + window_of(first < rows * TW ? first : 0) + LANE, x + window_of(second < rows * TW ? second : 0) + LANE};
+      float sums[NT][4] = {};
+      UNROLL for (int s = 0; s < STEPS; ++s) {
+        const u32 w[4] = {word_of(windows[0], 8 * s), word_of(windows[1], 8 * s), word_of(windows[0], 8 * s + 4), word_of(windows[1], 8 * s + 4)};
+        UNROLL for (int j = 0; j < NT; ++j) multiply_words(sums[j], w, b[s][j]);
       }
-      for (int m = WARP / BESIDE * 16; m < rows * TW; m += 8 / BESIDE * 16) {
-        const int first = m + GROUP, second = first + 8;
-        const u32* const windows[2] = {x + window_of(first < rows * TW ? first : 0) + LANE, x + window_of(second < rows * TW ? second : 0) + LANE};
-        float sums[NT][4] = {};
-        UNROLL for (int s = 0; s < STEPS; ++s) {
-          const u32 w[4] = {word_of(windows[0], 8 * s), word_of(windows[1], 8 * s), word_of(windows[0], 8 * s + 4), word_of(windows[1], 8 * s + 4)};
-          UNROLL for (int j = 0; j < NT; ++j) multiply_words(sums[j], w, b[s][j]);
-        }
-        UNROLL for (int h = 0; h < 2; ++h) {
-          const int pixel = first + 8 * h, row = pixel / TW, column = at.q + pixel % TW;
-          if (row >= rows || column >= yw) continue;
-          UNROLL for (int q = 0; q < 2 * NT / PACK; ++q) {
-            const int n = group * 8 * NT + q * 4 * PACK + LANE * PACK;
-            if (n >= filters) continue;
-            Y* const to = (Y*)a.out[0] + ((at.picture * yh + at.p + row) * yw + column) * filters + n;
-            Pack<Y, PACK> y;
-            UNROLL for (int e = 0; e < PACK; ++e) y.e[e] = convert<Y>(sums[q * PACK / 2 + e / 2][2 * h + e % 2]BIAS);
-            if (WIDE) *(Pack<Y, PACK>*)to = y;
-            else UNROLL for (int e = 0; e < PACK; ++e) to[e] = y.e[e];
-          }
+      UNROLL for (int h = 0; h < 2; ++h) {
+        const int pixel = first + 8 * h, row = pixel / TW, column = at.q + pixel % TW;
+        if (row >= rows || column >= YW) continue;
+        UNROLL for (int q = 0; q < 2 * NT / PACK; ++q) {
+          const int n = group * 8 * NT + q * 4 * PACK + LANE * PACK;
+          if (n >= FILTERS) continue;
+          Y* const to = (Y*)a.out[0] + ((i64)(at.picture * YH + at.p + row) * YW + column) * FILTERS + n;
+          Pack<Y, PACK> y;
+          UNROLL for (int e = 0; e < PACK; ++e) y.e[e] = convert<Y>(sums[q * PACK / 2 + e / 2][2 * h + e % 2]);
+          if (WIDE) *(Pack<Y, PACK>*)to = y;
+          else UNROLL for (int e = 0; e < PACK; ++e) to[e] = y.e[e];
         }
       }
     }
@@ -166,24 +167,31 @@ KERNEL_AHEAD void wide(const Args a) { forward<true>(a); }
 KERNEL_AHEAD void narrow(const Args a) { forward<false>(a); }
 )";
 
-/// Words whose filters a lane keeps: two registers for eight of them and eight filters, in 80 for two of each at least.
-constexpr std::int64_t kMostWords = 160, kStep = 8, kWarps = 8;
+/// For eight words and eight filters a lane keeps two registers; there is room for two such columns at least.
+constexpr std::int64_t kMostWords = 160, kMostRegisters = 80, kStep = 8, kWarps = 8;
 constexpr std::int64_t kMostChannels = 4, kMostPixels = 896, kWidest = 112, kManyTiles = 512, kTileBytes = 40 * 1024;
 
 Sliding sliding(const Attributes& a, const LocalType& x, const LocalType& filter) {
   return {x.shape, filter.shape[0], filter.shape[1], a.integers("strides"), a.text("padding") == "same", a.integers("dilations")};
 }
 
+/// Of the forward pass: words to a product, products of eight filters in a warp, warps' shares of filters, and warps that share pixels.
+struct Warps {
+  explicit Warps(const FewChannels& f) : steps(up(f.all, kStep)), products(8 * steps <= kMostRegisters ? 4 : 2), groups(up(f.filters, 8 * products)), beside(std::gcd(groups, kWarps)) {}
+  std::int64_t scratch_bytes() const { return groups * steps * products * 32 * 8; }
+  std::int64_t steps, products, groups, beside;
+};
+
+FewChannels few_channels(const KernelRequest& r) { return {*r.attributes, r.inputs[0], r.inputs[1], r.outputs[0]}; }
+
 Generated forward(const KernelRequest& r) {
   const LocalType &x = r.inputs[0], &filter = r.inputs[1], &y = r.outputs[0];
-  const FewChannels f(*r.attributes, x, filter, y);
-  const std::int64_t steps = up(f.all, kStep), nt = 2 * steps * 4 <= 80 ? 4 : 2, groups = up(f.filters, 8 * nt);
-  const std::int64_t beside = groups % 8 == 0 ? 8 : groups % 4 == 0 ? 4 : groups % 2 == 0 ? 2 : 1;
+  const FewChannels f = few_channels(r);
+  const Warps w(f);
   Generated g(r);
-  g.type("Y", y.dtype).head(fmt::format("#define STEPS {}\n#define NT {}\n#define GROUPS {}\n#define BESIDE {}\n#define BIAS", steps, nt, groups, beside));
+  g.type("Y", y.dtype).head(fmt::format("#define STEPS {}\n#define NT {}\n#define GROUPS {}\n#define BESIDE {}", w.steps, w.products, w.groups, w.beside));
   f.describe(g, *r.attributes, x, filter, y);
-  const Grid grid{std::min<std::int64_t>(f.tiles, 1 << 20), 256};
-  return g.body(kForward).launch("wide", grid, {1, r.inputs.size()}, "narrow", grid);
+  return g.body(kForward).launch("order", grid_for(w.scratch_bytes() / 16)).launch("wide", {f.tiles, 256}, {r.inputs.size()}, "narrow", {f.tiles, 256});
 }
 
 }  // namespace
@@ -213,16 +221,16 @@ FewChannels::FewChannels(const Attributes& a, const LocalType& x, const LocalTyp
   bands = up(y.shape[1], high);
   cut(tw, up(y.shape[1], bands));
   tiles = count();
+  if (std::max(tiles, y.shape[0] * y.shape[1]) >= std::int64_t{1} << 31) refusal = "there are more rows of pixels than it counts";
 }
 
 void FewChannels::describe(Generated& g, const Attributes& a, const LocalType& x, const LocalType& filter, const LocalType& y) const {
   const Sliding s = sliding(a, x, filter);
   g.type("E", x.dtype).head(fmt::format("#define PRODUCT \"{}\"", per == 1 ? "m16n8k8.row.col.f32.tf32.tf32.f32" : x.dtype == f16 ? "m16n8k16.row.col.f32.f16.f16.f32" : "m16n8k16.row.col.f32.bf16.bf16.f32"));
   for (auto [name, value] : {std::pair{"PER", per}, {"CHANNELS", x.shape[3]}, {"STRIDE_H", s.stride_h}, {"STRIDE_W", s.stride_w}, {"BEFORE_H", s.h.before}, {"BEFORE_W", s.w.before}, {"LEAD", lead}, {"RUN", run},
-                             {"WORDS", words}, {"ALL", all}, {"TW", tw}, {"TH", th}, {"ROWS", rows}, {"PITCH", pitch}, {"COPY", copy}, {"SHARED_WORDS", shared_words}})
+                             {"WORDS", words}, {"ALL", all}, {"TW", tw}, {"TH", th}, {"ROWS", rows}, {"PITCH", pitch}, {"COPY", copy}, {"SHARED_WORDS", shared_words}, {"HIGH", x.shape[1]}, {"LINE", x.shape[2] * x.shape[3]}, {"YH", y.shape[1]}, {"YW", y.shape[2]}, {"FILTERS", filters}, {"PIECES", pieces}, {"BANDS", bands}})
     g.head(fmt::format("#define {} {}", name, value));
-  g.number("high", x.shape[1]).number("line", x.shape[2] * x.shape[3]).number("yh", y.shape[1]).number("yw", y.shape[2]).number("filters", filters);
-  g.number("pieces", pieces).number("bands", bands).number("tiles", tiles).body(kTile);
+  g.body(kTile);
 }
 
 std::string objection_to_few_channels(const Attributes& a, const LocalType& x, const LocalType& filter, const LocalType& y, bool rounds) {
@@ -248,7 +256,7 @@ std::vector<Kernel> few_channels_cuda(const GpuCodeRef& code) {
                    .supports = [rounds](const KernelRequest& r) {
                      if (r.inputs[1].dtype != r.inputs[0].dtype) return refuse("its tensors are of several dtypes");
                      if (std::string why = objection_to_few_channels(*r.attributes, r.inputs[0], r.inputs[1], r.outputs[0], rounds); !why.empty()) return refuse(why);
-                     return Support{.in_place = false};
+                     return Support{.scratch_bytes = Warps(few_channels(r)).scratch_bytes(), .in_place = false};
                    },
                    .prepare = [code](const KernelRequest& r) { return forward(r).prepare(*code); }, .halves = true, .leeway = leeway});
     out.push_back({.name = name, .op = "conv2d_filter_gradient",

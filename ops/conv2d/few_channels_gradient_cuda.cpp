@@ -34,12 +34,12 @@ inline u32 upper(u32 a, u32 b) { return a >> 16 | (b & 0xFFFF0000u); }
 #endif
 /// Of CHUNK pixels, zeros where there are none.
 template <bool WIDE> inline void stage_dy(u32* to, const Place& at, int from, int rows, const Args& a) {
-  const int yh = (int)a.yh, yw = (int)a.yw, filters = (int)a.filters, runs = GROUPS * 8 / PER;
+  const int runs = GROUPS * 8 / PER;
 #pragma unroll 2
   for (int k = threadIdx.x; k < CHUNK * runs; k += 256) {
     const int pixel = from + k / runs, n = k % runs * 4 * PER, row = pixel / TW, column = at.q + pixel % TW;
-    const bool there = row < rows && column < yw && n < filters;
-    const E* const dy = (const E*)a.in[1] + (there ? ((at.picture * yh + at.p + row) * yw + column) * filters + n : 0);
+    const bool there = row < rows && column < YW && n < FILTERS;
+    const E* const dy = (const E*)a.in[1] + (there ? ((i64)(at.picture * YH + at.p + row) * YW + column) * FILTERS + n : 0);
     u32* const run = to + k / runs * DY_PITCH + k % runs * 4;
     if (WIDE) copy_bytes<16>(run, dy, there);
     else UNROLL for (int w = 0; w < 4; ++w) {
@@ -84,50 +84,48 @@ inline void add_chunk(float (&sums)[KT][NT][4], const int (&words)[KT][3 - PER],
 template <bool WIDE> inline void parts(const Args& a) {
   u32* const x = all_words[0].of;
   u32* const dy = x + DY_AT;
-  const int task = WARP % (KGROUPS * GROUPS), turn = WARP / (KGROUPS * GROUPS), n0 = task % GROUPS * 32, first = task / GROUPS * KT, filters = (int)a.filters;
+  const int task = WARP % (KGROUPS * GROUPS), turn = WARP / (KGROUPS * GROUPS), n0 = task % GROUPS * 32, first = task / GROUPS * KT;
   int words[KT][3 - PER];
   UNROLL for (int i = 0; i < KT; ++i)
     UNROLL for (int h = 0; h < 3 - PER; ++h) {
       const int p = ((first + i) * (3 - PER) + h) * 8 + GROUP;
       words[i][h] = p < ALL ? p / WORDS * PITCH + p % WORDS : 0;
     }
-  for (i64 part = blockIdx.x; part < a.parts; part += gridDim.x) {
-    float sums[KT][NT][4] = {};
-    const i64 past = (part + 1) * a.part < a.tiles ? (part + 1) * a.part : a.tiles;
-    for (i64 tile = part * a.part; tile < past; ++tile) {
-      const Place at = place_of(tile, a);
-      const int rows = (int)a.yh - at.p < TH ? (int)a.yh - at.p : TH, pixels = rows * TW, columns = (int)a.yw - at.q;
-      __syncthreads();
-      stage_x(x, at, a);
-      stage_dy<WIDE>(dy, at, 0, rows, a);
+  float sums[KT][NT][4] = {};
+  const i64 first_tile = blockIdx.x * a.part, past = first_tile + a.part < a.tiles ? first_tile + a.part : a.tiles;
+  for (i64 tile = first_tile; tile < past; ++tile) {
+    const Place at = place_of((u32)tile);
+    const int rows = YH - at.p < TH ? YH - at.p : TH, pixels = rows * TW, columns = YW - at.q;
+    __syncthreads();
+    stage_x(x, at, a);
+    stage_dy<WIDE>(dy, at, 0, rows, a);
+    commit_copies();
+    for (int from = 0, which = 0; from < pixels; from += CHUNK, which ^= 1) {
+      if (from + CHUNK < pixels) stage_dy<WIDE>(dy + (which ^ 1) * CHUNK * DY_PITCH, at, from + CHUNK, rows, a);
       commit_copies();
-      for (int from = 0, which = 0; from < pixels; from += CHUNK, which ^= 1) {
-        if (from + CHUNK < pixels) stage_dy<WIDE>(dy + (which ^ 1) * CHUNK * DY_PITCH, at, from + CHUNK, rows, a);
-        commit_copies();
-        await_copies_but<1>();
-        if (from == 0) finish_x(x);
-        else __syncthreads();
-        if (turn < TURNS) add_chunk(sums, words, x, dy + which * CHUNK * DY_PITCH, turn, n0, from, pixels, columns);
-        __syncthreads();
-      }
-    }
-    float* const others = (float*)x + task * (KT * NT * 4 * 32) + threadIdx.x % 32;
-    for (int other = 1; other < TURNS; ++other) {
-      if (turn == other) UNROLL for (int k = 0; k < KT * NT * 4; ++k) others[k * 32] = sums[k / (NT * 4)][k / 4 % NT][k % 4];
-      __syncthreads();
-      if (turn == 0) UNROLL for (int k = 0; k < KT * NT * 4; ++k) sums[k / (NT * 4)][k / 4 % NT][k % 4] += others[k * 32];
+      await_copies_but<1>();
+      if (from == 0) finish_x(x);
+      else __syncthreads();
+      if (turn < TURNS) add_chunk(sums, words, x, dy + which * CHUNK * DY_PITCH, turn, n0, from, pixels, columns);
       __syncthreads();
     }
-    if (turn > 0) continue;
-    UNROLL for (int i = 0; i < KT; ++i)
-      UNROLL for (int h = 0; h < 2; ++h) {
-        const int p = PER == 2 ? (first + i) * 8 + GROUP : (first + i) * 16 + h * 8 + GROUP, e = p % WORDS * PER + (PER == 2 ? h : 0);
-        if (p >= ALL || e >= RUN) continue;
-        float* const to = (float*)a.scratch + part * a.elements + (p / WORDS * RUN + e) * filters;
-        UNROLL for (int j = 0; j < NT; ++j)
-          if (const int n = n0 + 8 * j + LANE * 2; n < filters) *(Pack<float, 2>*)(to + n) = {{sums[i][j][2 * h], sums[i][j][2 * h + 1]}};
-      }
   }
+  float* const others = (float*)x + task * (KT * NT * 4 * 32) + threadIdx.x % 32;
+  for (int other = 1; other < TURNS; ++other) {
+    if (turn == other) UNROLL for (int k = 0; k < KT * NT * 4; ++k) others[k * 32] = sums[k / (NT * 4)][k / 4 % NT][k % 4];
+    __syncthreads();
+    if (turn == 0) UNROLL for (int k = 0; k < KT * NT * 4; ++k) sums[k / (NT * 4)][k / 4 % NT][k % 4] += others[k * 32];
+    __syncthreads();
+  }
+  if (turn > 0) return;
+  UNROLL for (int i = 0; i < KT; ++i)
+    UNROLL for (int h = 0; h < 2; ++h) {
+      const int p = PER == 2 ? (first + i) * 8 + GROUP : (first + i) * 16 + h * 8 + GROUP, e = p % WORDS * PER + (PER == 2 ? h : 0);
+      if (p >= ALL || e >= RUN) continue;
+      float* const to = (float*)a.scratch + blockIdx.x * a.elements + (p / WORDS * RUN + e) * FILTERS;
+      UNROLL for (int j = 0; j < NT; ++j)
+        if (const int n = n0 + 8 * j + LANE * 2; n < FILTERS) *(Pack<float, 2>*)(to + n) = {{sums[i][j][2 * h], sums[i][j][2 * h + 1]}};
+    }
 }
 KERNEL_AHEAD void wide(const Args a) { parts<true>(a); }
 KERNEL_AHEAD void narrow(const Args a) { parts<false>(a); }
@@ -167,7 +165,7 @@ Generated few_channels_filter_gradient(const KernelRequest& r) {
   g.type("Y", r.outputs[0].dtype).type("F", f32).type("I", "i64");
   for (auto [name, value] : {std::pair{"KT", c.kt}, {"KGROUPS", c.kgroups}, {"GROUPS", c.groups}, {"CHUNK", c.chunk}, {"DY_PITCH", c.dy_pitch}, {"DY_AT", c.dy_at}, {"ALL_WORDS", c.words}}) g.head(fmt::format("#define {} {}", name, value));
   c.f.describe(g, *r.attributes, r.inputs[0], r.outputs[0], r.inputs[1]);
-  g.number("parts", c.parts).number("part", c.part).number("elements", r.outputs[0].elements()).body(kGradient).body(kJoinParts);
+  g.number("parts", c.parts).number("part", c.part).number("tiles", c.f.tiles).number("elements", r.outputs[0].elements()).body(kGradient).body(kJoinParts);
   const Grid grid{c.parts, 256, static_cast<int>(4 * c.words)};
   return g.launch("wide", grid, {1}, "narrow", grid).launch("join", {up(r.outputs[0].elements(), 32), 256});
 }

@@ -20,7 +20,7 @@ struct FewChannels : testing::Test {
     for (const char* op : {"conv2d", "conv2d_filter_gradient"})
       for (const OpCase& c : gpu_cases(op))
         if (c.name.starts_with("few channels")) await(table, ops.at(op), c, 3, true, all), ++cases;
-    std::erase_if(all, [](const Awaited& w) { return !w.by.starts_with("nvrtc_few_channels"); });
+    std::erase_if(all, [](const Awaited& w) { return w.by != "nvrtc_few_channels" && w.by != "nvrtc_few_channels_tf32"; });
   }
   std::shared_ptr<HostGpu> host = std::make_shared<HostGpu>();
   KernelTable table = generated_kernels(host);
@@ -37,7 +37,9 @@ TEST_F(FewChannels, multiply_what_they_should_at_any_address) {
     if (w.by.ends_with("_tf32")) w.tolerance = 1e-4;
     expect_as_wanted(w);
     for (std::size_t past : {4u, 8u})
-      if (w.inputs[0].elements() < 3000) EXPECT_EQ(run(w, {.past = past}), run(w)) << w.what << ", " << past << " bytes past";
+      if (w.inputs[0].elements() < 1000) {
+        EXPECT_EQ(run(w, {.past = past}), run(w)) << w.what << ", " << past << " bytes past";
+      }
   }
 }
 
