@@ -51,6 +51,14 @@ bool is_product(const Graph& g, NodeId id) {
   return filter[0] == Dim(1) && filter[1] == Dim(1) && n.attributes.integer("groups") == 1 && n.attributes.integers("strides") == Integers{1, 1};
 }
 
+/// Of few channels on tensor cores: of halves, or f32 that may be rounded.
+bool is_few_channels(const Graph& g, NodeId id) {
+  const Node& n = g.node(id);
+  const TensorType& x = g.type(n.inputs[0]);
+  const Shape& filter = g.type(n.inputs[1]).shape;
+  return (is_half(x.dtype) || (x.dtype == f32 && g.precision.rounds)) && no_few_channels(n.attributes, x.shape[3].factor, filter[3].factor, filter[0].factor, filter[1].factor, is_half(x.dtype) ? 2 : 1).empty();
+}
+
 /// Trees add the bias on the way.
 bool read_by_trees_alone(const Graph& g, NodeId id) {
   const std::vector<NodeId>& readers = g.readers(id);
@@ -384,7 +392,7 @@ std::vector<FusionGroup> find_gpu_groups(const Graph& g) {
       if (auto sum = biased(g, {id, 0}, "matmul")) out.push_back({kMatmulBias, {sum->first, sum->second}});
   for (NodeId id = 0; id < g.size(); ++id)
     if (g.node(id).op->name == "add" && !read_by_trees_alone(g, id))
-      if (auto sum = biased(g, {id, 0}, "conv2d"); sum && is_product(g, sum->first)) out.push_back({kConv2dBias, {sum->first, sum->second}});
+      if (auto sum = biased(g, {id, 0}, "conv2d"); sum && (is_product(g, sum->first) || is_few_channels(g, sum->first))) out.push_back({kConv2dBias, {sum->first, sum->second}});
   for (FusionGroup& tree : Trees(g, out).find()) out.push_back(std::move(tree));
   return out;
 }

@@ -41,7 +41,7 @@ constexpr std::array<GpuKernelName, 49> kNames = {{
      "greater_equal leaky_relu leaky_relu_gradient less less_equal log log1p logical_and logical_not logical_or maximum minimum mul neg not_equal pow "
      "reciprocal relu relu6 relu6_gradient relu_gradient round rsqrt sigmoid sigmoid_cross_entropy sign silu sin softplus sqrt square squared_difference sub "
      "tanh where with_elementwise"},
-    {"nvrtc_few_channels", "conv2d conv2d_filter_gradient"},
+    {"nvrtc_few_channels", "conv2d conv2d_bias conv2d_filter_gradient"},
     {"nvrtc_gather", "gather"},
     {"nvrtc_give", "take_along_axis_gradient"},
     {"nvrtc_kept_value", "constant row_count row_weight"},

@@ -8,6 +8,7 @@
 
 #include <belfry/ops/cuda/elementwise_internal.h>
 #include <belfry/ops/cuda_kernels.h>
+#include <belfry/ops/fusions.h>
 #include <belfry/ops/windows.h>
 
 namespace belfry {
@@ -155,7 +156,15 @@ template <bool WIDE> inline void forward(const Args& a) {
           if (n >= FILTERS) continue;
           Y* const to = (Y*)a.out[0] + ((i64)(at.picture * YH + at.p + row) * YW + column) * FILTERS + n;
           Pack<Y, PACK> y;
-          UNROLL for (int e = 0; e < PACK; ++e) y.e[e] = convert<Y>(sums[q * PACK / 2 + e / 2][2 * h + e % 2]);
+          if (BIASED) {
+            const Y* const bias = (const Y*)a.in[BIASED * 2] + n;
+            if (WIDE) y = *(const Pack<Y, PACK>*)bias;
+            else UNROLL for (int e = 0; e < PACK; ++e) y.e[e] = bias[e];
+          }
+          UNROLL for (int e = 0; e < PACK; ++e) {
+            const float sum = sums[q * PACK / 2 + e / 2][2 * h + e % 2];
+            y.e[e] = convert<Y>(BIASED ? sum + convert<float>(y.e[e]) : sum);
+          }
           if (WIDE) *(Pack<Y, PACK>*)to = y;
           else UNROLL for (int e = 0; e < PACK; ++e) to[e] = y.e[e];
         }
@@ -167,9 +176,8 @@ KERNEL_AHEAD void wide(const Args a) { forward<true>(a); }
 KERNEL_AHEAD void narrow(const Args a) { forward<false>(a); }
 )";
 
-/// For eight words and eight filters a lane keeps two registers; there is room for two such columns at least.
-constexpr std::int64_t kMostWords = 160, kMostRegisters = 80, kStep = 8, kWarps = 8;
-constexpr std::int64_t kMostChannels = 4, kMostPixels = 896, kWidest = 112, kManyTiles = 512, kTileBytes = 40 * 1024;
+constexpr std::int64_t kMostRegisters = 80, kStep = 8, kWarps = 8;
+constexpr std::int64_t kMostPixels = 896, kWidest = 112, kManyTiles = 512, kTileBytes = 40 * 1024;
 
 Sliding sliding(const Attributes& a, const LocalType& x, const LocalType& filter) {
   return {x.shape, filter.shape[0], filter.shape[1], a.integers("strides"), a.text("padding") == "same", a.integers("dilations")};
@@ -182,16 +190,19 @@ struct Warps {
   std::int64_t steps, products, groups, beside;
 };
 
-FewChannels few_channels(const KernelRequest& r) { return {*r.attributes, r.inputs[0], r.inputs[1], r.outputs[0]}; }
+/// The node's, or of a group those of its convolution.
+const Attributes& attributes_of(const KernelRequest& r) { return r.members.empty() ? *r.attributes : r.members[0]->attributes; }
+FewChannels few_channels(const KernelRequest& r) { return {attributes_of(r), r.inputs[0], r.inputs[1], r.outputs[0]}; }
 
 Generated forward(const KernelRequest& r) {
   const LocalType &x = r.inputs[0], &filter = r.inputs[1], &y = r.outputs[0];
   const FewChannels f = few_channels(r);
   const Warps w(f);
+  const bool biased = r.inputs.size() > 2;
   Generated g(r);
-  g.type("Y", y.dtype).head(fmt::format("#define STEPS {}\n#define NT {}\n#define GROUPS {}\n#define BESIDE {}", w.steps, w.products, w.groups, w.beside));
-  f.describe(g, *r.attributes, x, filter, y);
-  return g.body(kForward).launch("order", grid_for(w.scratch_bytes() / 16)).launch("wide", {f.tiles, 256}, {r.inputs.size()}, "narrow", {f.tiles, 256});
+  g.type("Y", y.dtype).head(fmt::format("#define STEPS {}\n#define NT {}\n#define GROUPS {}\n#define BESIDE {}\n#define BIASED {:d}", w.steps, w.products, w.groups, w.beside, biased));
+  f.describe(g, attributes_of(r), x, filter, y);
+  return g.body(kForward).launch("order", grid_for(w.scratch_bytes() / 16)).launch("wide", {f.tiles, 256}, biased ? std::vector<std::size_t>{2, 3} : std::vector<std::size_t>{2}, "narrow", {f.tiles, 256});
 }
 
 }  // namespace
@@ -237,11 +248,7 @@ std::string objection_to_few_channels(const Attributes& a, const LocalType& x, c
   if (rounds ? x.dtype != f32 : !is_half(x.dtype)) return rounds ? "it multiplies no f32" : "tensor cores multiply no f32 as it is";
   if (y.dtype != x.dtype && y.dtype != f32) return "its tensors are of several dtypes";
   if (!x.elements() || !filter.elements() || !y.elements()) return "there are no elements";
-  if (a.integer("groups") != 1 || a.integers("dilations") != Integers{1, 1}) return "its filters are in groups, or their taps lie apart";
-  if (x.shape[3] > kMostChannels) return "its pixels have more than four channels, of which cuDNN has engines that read several at once";
-  if (filter.shape[3] % 8 != 0) return "a product of a warp takes filters by eight";
-  const std::int64_t per = rounds ? 1 : 2;
-  if (filter.shape[0] > kMostWords || filter.shape[1] > kMostWords || up(filter.shape[1] * filter.shape[2], per) * filter.shape[0] > kMostWords) return "its filters have more taps than registers keep";
+  if (std::string why = no_few_channels(a, x.shape[3], filter.shape[3], filter.shape[0], filter.shape[1], rounds ? 1 : 2); !why.empty()) return why;
   const std::int64_t most = std::int64_t{1} << 30;
   if (x.shape[1] * x.shape[2] > most / x.shape[3] || y.shape[1] * y.shape[2] > most / y.shape[3] || std::max(a.integers("strides")[0], a.integers("strides")[1]) > 1 << 20) return "a picture has more elements than it counts";
   return FewChannels(a, x, filter, y).refusal;
@@ -252,17 +259,21 @@ std::vector<Kernel> few_channels_cuda(const GpuCodeRef& code) {
   for (bool rounds : {true, false}) {
     const Leeway leeway{.tf32 = rounds};
     const std::string name = with_leeway("nvrtc_few_channels", leeway);
-    out.push_back({.name = name, .op = "conv2d",
-                   .supports = [rounds](const KernelRequest& r) {
-                     if (r.inputs[1].dtype != r.inputs[0].dtype) return refuse("its tensors are of several dtypes");
-                     if (std::string why = objection_to_few_channels(*r.attributes, r.inputs[0], r.inputs[1], r.outputs[0], rounds); !why.empty()) return refuse(why);
-                     return Support{.scratch_bytes = Warps(few_channels(r)).scratch_bytes(), .in_place = false};
-                   },
-                   .prepare = [code](const KernelRequest& r) { return forward(r).prepare(*code); }, .halves = true, .leeway = leeway});
+    const auto supports = [rounds](const KernelRequest& r) {
+      const LocalType &x = r.inputs[0], &filter = r.inputs[1], &y = r.outputs[0];
+      if (filter.dtype != x.dtype) return refuse("its tensors are of several dtypes");
+      if (r.inputs.size() > 2 && (r.inputs[2].dtype != y.dtype || r.inputs[2].shape != Extents{y.shape[3]})) return refuse("its bias is of another dtype or shape than a pixel of its result");
+      if (std::string why = objection_to_few_channels(attributes_of(r), x, filter, y, rounds); !why.empty()) return refuse(why);
+      return Support{.scratch_bytes = Warps(few_channels(r)).scratch_bytes(), .in_place = false};
+    };
+    const auto prepare = [code](const KernelRequest& r) { return forward(r).prepare(*code); };
+    out.push_back({.name = name, .op = "conv2d", .supports = supports, .prepare = prepare, .halves = true, .leeway = leeway});
+    out.push_back({.name = name, .op = kConv2dBias, .supports = supports, .prepare = prepare, .members = {"conv2d", "add"}, .halves = true, .leeway = leeway});
     out.push_back({.name = name, .op = "conv2d_filter_gradient",
                    .supports = [rounds](const KernelRequest& r) {
-                     if (r.inputs[1].dtype != r.inputs[0].dtype || (r.outputs[0].dtype != r.inputs[0].dtype && r.outputs[0].dtype != f32)) return refuse("its tensors are of several dtypes");
-                     if (std::string why = objection_to_few_channels(*r.attributes, r.inputs[0], r.outputs[0], r.inputs[1], rounds); !why.empty()) return refuse(why);
+                     const LocalType &x = r.inputs[0], &dy = r.inputs[1], &filter = r.outputs[0];
+                     if (dy.dtype != x.dtype || (filter.dtype != x.dtype && filter.dtype != f32)) return refuse("its tensors are of several dtypes");
+                     if (std::string why = objection_to_few_channels(*r.attributes, x, filter, dy, rounds); !why.empty()) return refuse(why);
                      if (std::string why = objection_to_few_channels_gradient(r); !why.empty()) return refuse(why);
                      return Support{.scratch_bytes = few_channels_filter_gradient_scratch(r), .in_place = false};
                    },
