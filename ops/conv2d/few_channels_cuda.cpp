@@ -1,5 +1,5 @@
 // Convolutions of pictures with few channels on tensor cores: pixels of a few bytes have no aligned way there in cuDNN.
-#include <belfry/ops/conv2d/few_channels_internal.h>
+#include <belfry/ops/conv2d/few_channels_cuda_internal.h>
 
 #include <algorithm>
 #include <numeric>

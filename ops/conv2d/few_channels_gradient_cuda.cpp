@@ -1,5 +1,5 @@
 // The gradient of filters of pictures with few channels, on tensor cores.
-#include <belfry/ops/conv2d/few_channels_internal.h>
+#include <belfry/ops/conv2d/few_channels_cuda_internal.h>
 
 #include <algorithm>
 
