@@ -35,6 +35,8 @@ std::vector<Kernel> concat_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> conv2d_generated_cuda(const std::shared_ptr<GpuCode>& code);
 /// Of groups: one filter per channel and the elementwise nodes behind it, for which `table` has expressions.
 Kernel depthwise_with_elementwise(const std::shared_ptr<GpuCode>& code, const std::shared_ptr<const KernelTable>& table);
+/// Pictures with few channels, in halves or f32 that may be rounded.
+std::vector<Kernel> few_channels_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> cumsum_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> gather_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> identity_cuda(const std::shared_ptr<GpuCode>& code);

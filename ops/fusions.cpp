@@ -7,49 +7,15 @@
 #include <utility>
 
 #include <belfry/graph/structural.h>
-#include <belfry/ops/build.h>
+#include <belfry/ops/fusion_rules_internal.h>
 #include <belfry/ops/gpu_kernel_names.h>
 #include <belfry/ops/row_sums.h>
-#include <belfry/ops/windows.h>
 
 namespace belfry {
 
+using namespace fusion_rules;
+
 namespace {
-
-/// The node of op `op` that makes a value as its only output.
-std::optional<NodeId> maker(const Graph& g, ValueId v, std::string_view op) {
-  if (!v.valid() || g.node(v.node).op->name != op || g.node(v.node).types.size() != 1) return {};
-  return v.node;
-}
-
-/// Whether a bias of several axes lies along those that a product has of its second operand alone, as one row: heads and their features.
-bool along_columns(const Graph& g, const Node& product, const Shape& bias) {
-  if (product.op->name != "matmul" || bias.size() < 2 || bias.size() > product.types[0].shape.size()) return false;
-  const Letters l = letters_of(product.attributes.text("equation"), static_cast<int>(g.type(product.inputs[0]).shape.size()), static_cast<int>(g.type(product.inputs[1]).shape.size()));
-  const std::string own = l.y.substr(l.y.size() - bias.size());
-  const Shape& y = product.types[0].shape;
-  return l.b.find(own) != l.b.npos && l.a.find_first_of(own) == l.a.npos && std::equal(bias.begin(), bias.end(), y.end() - static_cast<std::ptrdiff_t>(bias.size()));
-}
-
-/// What `op` makes plus a bias per element of its last axis, or of what `along_columns` says, on either side: the two nodes.
-std::optional<std::pair<NodeId, NodeId>> biased(const Graph& g, ValueId v, std::string_view op) {
-  auto sum = maker(g, v, "add");
-  if (!sum) return {};
-  for (std::size_t side : {0u, 1u}) {
-    auto made = maker(g, g.node(*sum).inputs[side], op);
-    if (!made) continue;
-    const TensorType &y = g.node(*made).types[0], &bias = g.type(g.node(*sum).inputs[1 - side]);
-    if (g.node(*sum).types[0] == y && !y.shape.empty() && !y.shape.back().symbolic() && (bias.shape == Shape{y.shape.back()} || along_columns(g, g.node(*made), bias.shape))) return std::pair(*made, *sum);
-  }
-  return {};
-}
-
-/// Of one tap on every pixel: a product of matrices.
-bool is_product(const Graph& g, NodeId id) {
-  const Node& n = g.node(id);
-  const Shape& filter = g.type(n.inputs[1]).shape;
-  return filter[0] == Dim(1) && filter[1] == Dim(1) && n.attributes.integer("groups") == 1 && n.attributes.integers("strides") == Integers{1, 1};
-}
 
 /// Trees add the bias on the way.
 bool read_by_trees_alone(const Graph& g, NodeId id) {
@@ -76,14 +42,6 @@ bool is_expression(const Graph& g, const Node& n) {
     return known && (from == to || ((!is_half(from) || to == f32) && (!is_half(to) || from == f32 || (from == boolean && n.inputs.size() > 1))));
   };
   return is_gpu_kernel("nvrtc_elementwise", n.op->name) && (is_float(to) || is_half(to) || to == boolean) && std::all_of(n.inputs.begin(), n.inputs.end(), fits);
-}
-
-/// A convolution that a generated kernel of GPUs makes with what follows.
-bool is_depthwise(const Graph& g, NodeId id) {
-  const Node& n = g.node(id);
-  if (n.op->name != "conv2d") return false;
-  const TensorType &x = g.type(n.inputs[0]), &filter = g.type(n.inputs[1]), &y = n.types[0];
-  return x.dtype == y.dtype && filter.dtype == y.dtype && no_depthwise(n.attributes, x.shape[3].factor, y.shape[3].factor, filter.shape[0].factor, filter.shape[1].factor).empty();
 }
 
 /// Who is requested where: gradients go with what they are of.
@@ -388,7 +346,7 @@ std::vector<FusionGroup> find_gpu_groups(const Graph& g) {
       if (auto sum = biased(g, {id, 0}, "matmul")) out.push_back({kMatmulBias, {sum->first, sum->second}});
   for (NodeId id = 0; id < g.size(); ++id)
     if (g.node(id).op->name == "add" && !read_by_trees_alone(g, id))
-      if (auto sum = biased(g, {id, 0}, "conv2d"); sum && is_product(g, sum->first)) out.push_back({kConv2dBias, {sum->first, sum->second}});
+      if (auto sum = biased(g, {id, 0}, "conv2d"); sum && (is_product(g, sum->first) || is_few_channels(g, sum->first))) out.push_back({kConv2dBias, {sum->first, sum->second}});
   for (FusionGroup& tree : Trees(g, out).find()) out.push_back(std::move(tree));
   return out;
 }

@@ -9,7 +9,7 @@ namespace belfry {
 /// relu(conv2d(x, filter) + bias) with a bias per channel. Inputs x, filter, bias.
 inline constexpr const char* kConv2dBiasRelu = "conv2d_bias_relu";
 
-/// conv2d(x, filter) + bias of one tap, whose sum no elementwise node reads. Inputs x, filter, bias.
+/// conv2d(x, filter) + bias, of one tap or of few channels on tensor cores (no_few_channels), whose sum no elementwise node reads. Inputs x, filter, bias.
 inline constexpr const char* kConv2dBias = "conv2d_bias";
 
 /// matmul(a, b) + bias with a bias per element of the last axis, and what may follow. Inputs a, b, bias.

@@ -12,7 +12,7 @@ namespace {
 
 /// A test holds them to the backend's table, in which each but those of trees and of members in turn stands a second time for halves, and those that multiply many by many once more for each leeway.
 constexpr std::string_view kInF32 = "_in_f32", kMembersInTurn = "members_in_turn";
-constexpr std::array<GpuKernelName, 48> kNames = {{
+constexpr std::array<GpuKernelName, 49> kNames = {{
     {"cublas_lt_conv2d_bias", "conv2d_bias"},
     {"cublas_lt_matmul", "matmul"},
     {"cublas_lt_matmul_add", "matmul_add"},
@@ -41,6 +41,7 @@ constexpr std::array<GpuKernelName, 48> kNames = {{
      "greater_equal leaky_relu leaky_relu_gradient less less_equal log log1p logical_and logical_not logical_or maximum minimum mul neg not_equal pow "
      "reciprocal relu relu6 relu6_gradient relu_gradient round rsqrt sigmoid sigmoid_cross_entropy sign silu sin softplus sqrt square squared_difference sub "
      "tanh where with_elementwise"},
+    {"nvrtc_few_channels", "conv2d conv2d_bias conv2d_filter_gradient"},
     {"nvrtc_gather", "gather"},
     {"nvrtc_give", "take_along_axis_gradient"},
     {"nvrtc_kept_value", "constant row_count row_weight"},
@@ -93,7 +94,7 @@ bool is_gpu_kernel(std::string_view name, std::string_view op) {
   std::string_view base = kernel;
   const bool widens = cut(base, kInF32), repeats_no_bits = cut(base, kNondeterministic), rounds = cut(base, "_tf32");
   const bool attends = base == "nvrtc_attention" || (base == "cudnn_attention" && op == "scaled_dot_product_attention");
-  if ((rounds && base != "cudnn_conv2d" && !attends && !base.starts_with("cublas_lt_")) || (repeats_no_bits && (base != "cudnn_conv2d" || op != "conv2d_filter_gradient"))) return false;
+  if ((rounds && base != "cudnn_conv2d" && base != "nvrtc_few_channels" && !attends && !base.starts_with("cublas_lt_")) || (repeats_no_bits && (base != "cudnn_conv2d" || op != "conv2d_filter_gradient"))) return false;
   return (!widens || (base != kMembersInTurn && op != kElementwise && op != kWithElementwise)) && std::any_of(kNames.begin(), kNames.end(), [&](const GpuKernelName& k) { return k.name == base && has_word(k.ops, op); });
 }
 

@@ -54,6 +54,16 @@ inline std::string no_depthwise(const Attributes& a, std::int64_t in, std::int64
   return "";
 }
 
+/// Why GPUs have no kernel of theirs for a convolution of `in` channels, few, that makes `out`; `per`: of how many elements a word of 4 bytes is made. Empty: they have one.
+inline std::string no_few_channels(const Attributes& a, std::int64_t in, std::int64_t out, std::int64_t window_h, std::int64_t window_w, std::int64_t per) {
+  if (a.integer("groups") != 1 || a.integers("dilations") != Integers{1, 1}) return "its filters are in groups, or their taps lie apart";
+  if (in > 4) return "its pixels have more than four channels, of which cuDNN's engines read several at once";
+  if (out % 8 != 0) return "a product of a warp takes filters by eight";
+  // A lane keeps two registers of filters for eight words and eight filters, and has room for 40 such pairs.
+  if (window_h > 160 || window_w > 160 || (window_w * in + per - 1) / per * window_h > 160) return "its filters have more taps than registers keep";
+  return "";
+}
+
 inline void need_size(InferContext& c, std::int64_t n) {
   if (n > kLargestSize) c.fail("a height or width of " + std::to_string(n) + " is more than a size may be; the largest is 2147483647");
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/fusion_group.h>
+#include <belfry/ops/conv2d/join_parts_internal.h>
 #include <belfry/ops/cuda/elementwise_internal.h>
 #include <belfry/ops/cuda_kernels.h>
 #include <belfry/ops/windows.h>
@@ -157,24 +158,6 @@ template <int N> void parts(const Args& a) {
     }
   }
 }
-/// Eight warps add every eighth part of 32 elements, then the first adds what the eight have.
-KERNEL void join(const Args a) {
-  __shared__ F shared[8][32];
-  const int lane = threadIdx.x % 32, turn = threadIdx.x / 32;
-  for (I first = (I)blockIdx.x * 32; first < (I)a.elements; first += (I)gridDim.x * 32) {
-    const I u = first + lane;
-    F sum = 0;
-#pragma unroll 8
-    for (I part = turn; part < (I)a.parts && u < (I)a.elements; part += 8) sum += ((const F*)a.scratch)[(i64)part * a.elements + u];
-    shared[turn][lane] = sum;
-    __syncthreads();
-    if (turn == 0 && u < (I)a.elements) {
-      for (int j = 1; j < 8; ++j) sum += shared[j][lane];
-      ((Y*)a.out[0])[u] = convert<Y>(sum);
-    }
-    __syncthreads();
-  }
-}
 KERNEL void wide(const Args a) { parts<WIDTH_OF_PARTS>(a); }
 KERNEL void narrow(const Args a) { parts<1>(a); }
 )";
@@ -319,7 +302,7 @@ Generated filter_gradient(const KernelRequest& r) {
   Generated g = head_of(r, d, t);
   strides(g, d.s.stride_h, d.s.stride_w).type("Y", r.outputs[0].dtype).head(fmt::format("#define LANES {}\n#define WIDTH_OF_PARTS {}", p.lanes, p.width));
   g.number("xh", d.x[1]).number("xw", d.x[2]).number("yh", d.y[1]).number("yw", d.y[2]).number("before_h", d.s.h.before).number("before_w", d.s.w.before);
-  g.number("parts", p.count).number("part", p.part).number("elements", n).body(kTypes).body(kFilter);
+  g.number("parts", p.count).number("part", p.part).number("elements", n).body(kTypes).body(kFilter).body(kJoinParts);
   const Grid grid{std::min<std::int64_t>(p.count * p.groups, 16384), 256};
   g.launch("wide", grid, p.width > 1 ? std::vector<std::size_t>{0, 1} : std::vector<std::size_t>{}, "narrow", grid);
   return g.launch("join", {up(n, 32), 256});

@@ -1,6 +1,31 @@
 #include "gpu_cases.h"
 
 namespace belfry::test {
+namespace {
+
+/// Pictures with few channels: windows that begin at odd elements and even ones, rows of an odd number of elements, tiles that are not full, filters that are no multiple of what a warp takes,
+/// windows whose rows are less than four words, and more tiles than partial sums.
+std::vector<OpCase> few_channels_cases(const std::string& op) {
+  const Dim B = kBatch;
+  auto of = [&](const char* name, DType t, Shape x, Shape window, std::int64_t filters, Integers strides, const char* padding, Dim high, Dim wide, bool widens = true) {
+    const Attributes attributes = {{"strides", std::move(strides)}, {"padding", padding}, {"wide", widens && t != f32}};
+    const TensorType of_x{t, x}, filter{t, {window[0], window[1], x[3], filters}}, y{t, {x[0], high, wide, filters}};
+    const DType made = widens ? f32 : t;
+    // Of TF32 a factor keeps 10 bits, and cuDNN rounds gradients of filters to halves.
+    const double tolerance = t == f32 ? 0x1p-5 : widens && op == "conv2d" ? 1e-4 : 0x1p-6;
+    OpCase out{.name = std::string("few channels, ") + name, .attributes = attributes, .inputs = {{of_x}, {filter}}, .outputs = {{made, y.shape}}, .tolerance = tolerance, .keep_dtypes = t != f32};
+    if (op == "conv2d_filter_gradient") out.inputs = {{of_x}, {y}, {filter}}, out.outputs = {{made, filter.shape}};
+    return out;
+  };
+  return {of("a large window", bf16, {B, 19, 25, 3}, {7, 7}, 16, {2, 2}, "valid", 7, 10), of("a large window, rounded", bf16, {2, 15, 40, 3}, {7, 7}, 64, {2, 2}, "valid", 5, 17, false),
+          of("steps", f16, {B, 13, 14, 3}, {3, 3}, 32, {2, 2}, "same", 7, 7), of("steps, rounded", f16, {B, 13, 14, 3}, {3, 3}, 8, {2, 2}, "same", 7, 7, false),
+          of("one", bf16, {B, 11, 12, 1}, {3, 3}, 8, {1, 1}, "same", 11, 12), of("odd rows", bf16, {B, 9, 9, 3}, {3, 3}, 40, {1, 1}, "same", 9, 9), of("two", f16, {B, 14, 12, 2}, {5, 4}, 24, {3, 2}, "valid", 4, 5),
+          of("four", bf16, {2, 12, 21, 4}, {7, 7}, 40, {1, 2}, "same", 12, 11), of("ragged tiles", f16, {2, 5, 115, 3}, {3, 3}, 8, {1, 1}, "same", 5, 115), of("many tiles", bf16, {300, 4, 5, 1}, {2, 3}, 8, {1, 1}, "valid", 3, 3),
+          of("a tap", bf16, {B, 5, 6, 1}, {1, 1}, 8, {1, 1}, "valid", 5, 6), of("a column", f16, {B, 9, 6, 1}, {5, 2}, 16, {1, 1}, "valid", 5, 5), of("steps of three", f16, {B, 13, 20, 3}, {4, 3}, 8, {2, 3}, "same", 7, 7),
+          of("f32, a large window", f32, {2, 15, 21, 3}, {7, 7}, 40, {2, 2}, "valid", 5, 8), of("f32, steps", f32, {B, 13, 14, 3}, {3, 3}, 32, {2, 2}, "same", 7, 7), of("f32, one", f32, {B, 9, 115, 1}, {3, 3}, 8, {1, 1}, "same", 9, 115)};
+}
+
+}  // namespace
 
 std::vector<OpCase> gpu_cases(const std::string& op) {
   const Dim B = kBatch;
@@ -153,9 +178,12 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     };
     OpCase many = of("a filter per channel, many", f32, 36, 40, 41, {1, 1}, {1, 1}, Dim(4));
     many.tolerance = 1e-4;  // cuDNN adds 6,560 products one by one
-    return {of("a filter per channel", f32, 8, 7, 9, {1, 1}, {1, 1}, B), of("a filter per channel, steps", f32, 12, 8, 7, {2, 2}, {1, 1}, B), of("a filter per channel, one by one", f32, 7, 5, 6, {2, 1}, {1, 1}, B),
+    std::vector<OpCase> out = {of("a filter per channel", f32, 8, 7, 9, {1, 1}, {1, 1}, B), of("a filter per channel, steps", f32, 12, 8, 7, {2, 2}, {1, 1}, B), of("a filter per channel, one by one", f32, 7, 5, 6, {2, 1}, {1, 1}, B),
             of("a filter per channel, taps apart", f32, 4, 9, 10, {1, 1}, {2, 3}, B), of("a filter per channel, halves", bf16, 16, 6, 6, {1, 1}, {1, 1}, B), of("a filter per channel, halves, steps", f16, 24, 9, 9, {2, 2}, {1, 1}, B),
             many};
+    if (op != "conv2d_input_gradient")
+      for (OpCase& c : few_channels_cases(op)) out.push_back(std::move(c));
+    return out;
   }
   // Channels in packs and not, rows in one block and several; cuDNN's norms read runs of 16 bytes.
   if (op == "batch_norm" || op == "batch_norm_gradient") {

@@ -123,6 +123,18 @@ void await_convolutions_between_trees(const KernelTable& table) {
         }
 }
 
+/// A large window of few channels with its bias, of as many filters as two warps keep.
+void await_few_channels_with_bias(const KernelTable& table) {
+  for (DType t : {bf16, f32}) {
+    Builder b("group");
+    b.graph().precision = t == f32 ? tf32 : GraphPrecision(f32);
+    const Value y = conv2d(b.input("x", t, {kBatch, 230, 230, 3}), b.input("filter", t, {7, 7, 3, 64}), {.strides = {2, 2}}) + b.input("bias", t, {64});
+    b.output(reduce_max(y, {.axes = {1, 2}}));
+    const Graph g = std::move(b).build();
+    EXPECT_EQ(table.choose(DrawnGroup(g, find_gpu_groups(g).at(0), 1).request, nullptr, {.tf32 = true}).name, t == f32 ? "nvrtc_few_channels_tf32" : "nvrtc_few_channels");
+  }
+}
+
 /// Those of all rooms' cases, and of all nets.
 const std::map<std::string, AskedFor>& all_texts() {
   static const std::map<std::string, AskedFor> texts = [] {
@@ -149,6 +161,8 @@ const std::map<std::string, AskedFor>& all_texts() {
     const std::size_t of_norms = code->texts.size();
     await_convolutions_between_trees(table);
     EXPECT_EQ(code->texts.size(), of_norms + 36);
+    await_few_channels_with_bias(table);
+    EXPECT_EQ(code->texts.size(), of_norms + 36 + 2);
     return code->texts;
   }();
   return texts;

@@ -49,39 +49,9 @@ template <class T> T host_exchange(T v, unsigned from) {
   belfry_thread.wait(32);
   return v;
 }
+#include "host_gpu_products.h"
 template <class T> T __shfl_xor_sync(unsigned, T v, int mask) { return host_exchange(v, threadIdx.x ^ (unsigned)mask); }
 template <class T> T __shfl_sync(unsigned, T v, int lane) { return host_exchange(v, threadIdx.x / 32 * 32 + (unsigned)lane % 32); }
-/// Whole here, so that a product in the warp is held to its references as closely as others.
-static inline float to_tf32(float x) { return x; }
-/// Lane l of a product of 16 x 8 has of a rows l/4 and l/4 + 8 at columns l%4, then l%4 + 4; of b rows l%4 and l%4 + 4 of column l/4; of c rows l/4, then l/4 + 8 at columns 2(l%4) and one more (PTX: mma.m16n8k8).
-static inline void multiply_in_warp(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
-  const unsigned warp = threadIdx.x / 32 * 32, lane = threadIdx.x % 32;
-  float of[32][6];
-  memcpy(belfry_thread.values[threadIdx.x], &a, sizeof a);
-  belfry_thread.wait(32);
-  for (int l = 0; l < 32; ++l) memcpy(of[l], belfry_thread.values[warp + l], sizeof a);
-  belfry_thread.wait(32);
-  memcpy(belfry_thread.values[threadIdx.x], &b, sizeof b);
-  belfry_thread.wait(32);
-  for (int l = 0; l < 32; ++l) memcpy(of[l] + 4, belfry_thread.values[warp + l], sizeof b);
-  belfry_thread.wait(32);
-  for (unsigned k = 0; k < 8; ++k)
-    for (unsigned i = 0; i < 4; ++i) {
-      const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-      c[i] += of[row % 8 * 4 + k % 4][row / 8 + k / 4 * 2] * of[column * 4 + k % 4][4 + k / 4];
-    }
-}
-static inline void load_matrices(float (&to)[4], const float* row) {
-  for (unsigned m = 0; m < 4; ++m) to[m] = host_exchange(row, threadIdx.x / 32 * 32 + m * 8 + threadIdx.x % 32 / 4)[threadIdx.x % 4];
-}
-/// Copies are there at once.
-static inline void copy_four(float* to, const float* from, bool there) {
-  for (int i = 0; i < 4; ++i) to[i] = there ? from[i] : 0;
-}
-static inline void copy_one(float* to, const float* from, bool there) { *to = there ? *from : 0; }
-static inline void await_copies() {}
-static inline float power_of_two(float x) { return exp2f(x); }
-static inline unsigned thread_now() { return threadIdx.x; }
 /// The lanes of the warp whose value is what `is` asks for.
 template <class T, class Is> unsigned host_lanes(T v, Is is) {
   memcpy(belfry_thread.values[threadIdx.x], &v, sizeof v);
