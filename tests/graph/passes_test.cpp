@@ -356,7 +356,7 @@ TEST(RunPass, times_dumps_and_skips_by_name) {
   run_passes(inference_passes(), g, options);
   std::vector<std::string> names;
   for (const PassTime& t : times) names.push_back(t.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"lower_means", "write_out_ops", "canonicalise", "merge_common_subexpressions", "drop_dead_code", "mixed_precision", "order_nodes"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"lower_means", "fold_pads", "write_out_ops", "canonicalise", "merge_common_subexpressions", "drop_dead_code", "mixed_precision", "order_nodes"}));
   EXPECT_EQ(dumped, names);
   EXPECT_EQ(times.back().nodes_after, 2);
 }

@@ -122,7 +122,7 @@ TEST(FewChannelsOfOthers, are_refused_with_a_reason) {
   auto why = [&](const std::string& op, DType t, Extents window, std::int64_t channels, std::int64_t filters, Attributes a = {}, std::int64_t high = 20) {
     const Attributes attributes = checked(ops.at(op).attributes, a, op);
     const LocalType x{t, {2, high, 20, channels}}, filter{t, {window[0], window[1], channels / attributes.integer("groups"), filters}};
-    Sliding s(x.shape, window[0], window[1], attributes.integers("strides"), false, attributes.integers("dilations"));
+    Sliding s(x.shape, window[0], window[1], attributes.integers("strides"), attributes);
     const LocalType y{t, {2, s.h.count, s.w.count, filters}};
     KernelRequest r{.op = op, .def = &ops.at(op), .attributes = &attributes};
     r.inputs = {x, op == "conv2d" ? filter : y}, r.outputs = {op == "conv2d" ? y : filter}, r.wanted = {true};

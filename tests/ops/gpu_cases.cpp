@@ -17,7 +17,9 @@ std::vector<OpCase> few_channels_cases(const std::string& op) {
     if (op == "conv2d_filter_gradient") out.inputs = {{of_x}, {y}, {filter}}, out.outputs = {{made, filter.shape}};
     return out;
   };
-  return {of("a large window", bf16, {B, 19, 25, 3}, {7, 7}, 16, {2, 2}, "valid", 7, 10), of("a large window, rounded", bf16, {2, 15, 40, 3}, {7, 7}, 64, {2, 2}, "valid", 5, 17, false),
+  OpCase padded = of("padding of its own", bf16, {2, 14, 20, 3}, {7, 7}, 64, {2, 2}, "valid", 7, 10, false);
+  padded.attributes.set("pads", Integers{3, 2, 1, 4});
+  return {padded, of("a large window", bf16, {B, 19, 25, 3}, {7, 7}, 16, {2, 2}, "valid", 7, 10), of("a large window, rounded", bf16, {2, 15, 40, 3}, {7, 7}, 64, {2, 2}, "valid", 5, 17, false),
           of("steps", f16, {B, 13, 14, 3}, {3, 3}, 32, {2, 2}, "same", 7, 7), of("steps, rounded", f16, {B, 13, 14, 3}, {3, 3}, 8, {2, 2}, "same", 7, 7, false),
           of("one", bf16, {B, 11, 12, 1}, {3, 3}, 8, {1, 1}, "same", 11, 12), of("odd rows", bf16, {B, 9, 9, 3}, {3, 3}, 40, {1, 1}, "same", 9, 9), of("two", f16, {B, 14, 12, 2}, {5, 4}, 24, {3, 2}, "valid", 4, 5),
           of("four", bf16, {2, 12, 21, 4}, {7, 7}, 40, {1, 2}, "same", 12, 11), of("ragged tiles", f16, {2, 5, 115, 3}, {3, 3}, 8, {1, 1}, "same", 5, 115), of("many tiles", bf16, {300, 4, 5, 1}, {2, 3}, 8, {1, 1}, "valid", 3, 3),
