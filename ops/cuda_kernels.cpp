@@ -25,7 +25,7 @@ KernelTable generated_kernels(const GpuCodeRef& code) {
   return table;
 }
 
-/// Products of libraries first: a generated kernel of the same op stands in where they refuse, but that attention on tensor cores goes before cuDNN's. All else of theirs stands in where none is
+/// Products of libraries first: a generated kernel of the same op stands in where they refuse, but that those on tensor cores go before cuDNN's. All else of theirs stands in where none is
 /// generated: cuDNN's pools and norms are compiled for each form, a second each.
 KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit) {
   const GpuCodeRef code = driver_code(toolkit);

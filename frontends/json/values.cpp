@@ -24,6 +24,8 @@ std::string json_texts(const std::vector<std::string>& texts) {
 
 namespace {
 
+constexpr std::int64_t kMostAlike = 1 << 20;  ///< elements that one value may stand for: a small file asks for no more
+
 template <class T>
 std::string element_text(T v) {
   if constexpr (std::is_same_v<T, bool>) return v ? "true" : "false";
@@ -57,7 +59,7 @@ std::string json_of_tensor(const HostTensor& t, const TensorStore& tensors) {
   line.add("shape", fmt::format("[{}]", fmt::join(t.shape(), ", ")));
   const std::span<const std::byte> bytes = t.bytes();
   const std::size_t size = size_of(t.dtype());
-  const bool alike = t.elements() > kInlineElements && std::equal(bytes.begin() + static_cast<std::ptrdiff_t>(size), bytes.end(), bytes.begin());
+  const bool alike = t.elements() > kInlineElements && t.elements() <= kMostAlike && std::equal(bytes.begin() + static_cast<std::ptrdiff_t>(size), bytes.end(), bytes.begin());
   if (t.elements() > kInlineElements && !alike) {
     if (!tensors.put) throw UserError(fmt::format("a tensor {} has more than {} elements: it needs a side file to live in", to_string(t.type()), kInlineElements));
     std::string name = hash_of(t);
@@ -92,6 +94,7 @@ HostTensor tensor_of(const JsonDocument& d, const JsonValue& v, const TensorStor
   }
   const auto& items = d.array(*values);
   const bool alike = items.size() == 1 && count > kInlineElements;
+  if (alike && count > kMostAlike) d.fail(*values, fmt::format("one value for {} elements; up to {} may be alike, more live in a side file", count, kMostAlike));
   if (static_cast<std::int64_t>(items.size()) != count && !alike) d.fail(*values, fmt::format("{} values for the shape {}", items.size(), to_string(std::span(type.shape))));
   HostTensor t(type.dtype, type.shape);
   visit_stored(type.dtype, [&]<class T>() {

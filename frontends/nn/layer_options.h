@@ -40,6 +40,7 @@ struct Conv2dOptions {
   Size2d kernel = 3;
   Size2d stride = 1;
   std::string padding = "valid";  ///< "valid" or "same", as TensorFlow counts
+  Integers pads = {};             ///< or beside "valid": zeros above, below, left and right
   std::int64_t groups = 1;        ///< equal shares of the filters, each of which reads its share of the channels
   Size2d dilation = 1;
   Activation activation = Activation::none;
@@ -53,6 +54,7 @@ struct DepthwiseConv2dOptions {
   Size2d kernel = 3;
   Size2d stride = 1;
   std::string padding = "valid";
+  Integers pads = {};
   std::int64_t multiplier = 1;    ///< filters per channel
   Activation activation = Activation::none;
   bool bias = true;

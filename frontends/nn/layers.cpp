@@ -60,7 +60,7 @@ Value Conv2d::operator()(Value x, SourceLine at) {
   need_own_graph("conv2d", g, kernel_, scope_);
   if (scope_.empty()) scope_ = g.free_scope(options_.name);
   CursorGuard guard = enter(g, scope_);
-  Attributes attributes = {{"strides", Integers{options_.stride.height, options_.stride.width}}, {"padding", options_.padding}, {"dilations", Integers{options_.dilation.height, options_.dilation.width}}, {"groups", options_.groups}};
+  Attributes attributes = {{"strides", Integers{options_.stride.height, options_.stride.width}}, {"padding", options_.padding}, {"dilations", Integers{options_.dilation.height, options_.dilation.width}}, {"groups", options_.groups}, {"pads", options_.pads}};
   if (!kernel_) {
     std::int64_t in = fixed_size("conv2d", x, 3);
     need_size("conv2d", "groups", options_.groups);
@@ -85,7 +85,7 @@ Value depthwise_conv2d(Value x, const DepthwiseConv2dOptions& o, SourceLine at) 
   std::int64_t in = fixed_size("depthwise_conv2d", x, 3);
   Value kernel = parameter(g, "depthwise_kernel", {o.kernel.height, o.kernel.width, in, o.multiplier}, x.dtype(), o.kernel_init, o.trainable);
   Value bias = o.bias ? parameter(g, "bias", {in * o.multiplier}, x.dtype(), o.bias_init, o.trainable) : Value{};
-  return activate(with_bias(belfry::depthwise_conv2d(x, kernel, {.strides = {o.stride.height, o.stride.width}, .padding = o.padding}), bias), o.activation);
+  return activate(with_bias(belfry::depthwise_conv2d(x, kernel, {.strides = {o.stride.height, o.stride.width}, .padding = o.padding, .pads = o.pads}), bias), o.activation);
 }
 
 Value batch_norm(Value x, const BatchNormOptions& o, SourceLine at) {

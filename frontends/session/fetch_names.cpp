@@ -68,7 +68,7 @@ ValueId value_to_fetch(const Graph& g, std::string name) {
   if (auto metric = g.metrics.find(name); metric != g.metrics.end()) return metric->second;
   if (auto v = g.find(name)) return *v;
   if (auto v = gradient_of(g, name)) return *v;
-  throw UserError(fmt::format("there is no value '{}' to fetch in the graph '{}'{}; belfry show lists all", name, g.name, fetches_there(g, name)));
+  throw UserError(fmt::format("there is no value '{}' to fetch in the graph '{}'{}; belfry show lists all, and what passes leave out stays where it is an output", name, g.name, fetches_there(g, name)));
 }
 
 }  // namespace belfry

@@ -84,7 +84,7 @@ bool is_product(const PlacedGraph& plan, const PlanNode& n) {
 /// Products in TF32 and of halves have rates of their own; of halves not where the kernel computes in f32. Where no GPU's kernels are known ("roofline") what is asked for decides.
 double flops_of(const DeviceRate& rate, const PlacedGraph& plan, const PlanNode& n, std::string_view kernel) {
   if (!is_product(plan, n)) return rate.flops;
-  if (kernel.find("_tf32") != kernel.npos || (kernel == "roofline" && plan.graph->precision.rounds)) return rate.flops_tf32;
+  if (kernel.find("_tf32") != kernel.npos || (kernel == "roofline" && plan.graph->precision.rounds && !n.outputs.empty() && plan.value(n.outputs[0]).type.dtype == f32)) return rate.flops_tf32;
   const bool halves = std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueIndex v) { return v >= 0 && is_half(plan.value(v).type.dtype); });
   return halves && kernel.find("_in_f32") == kernel.npos ? rate.flops_half : rate.flops;
 }

@@ -8,7 +8,8 @@ namespace belfry {
 /// batch_norm: y = (x − mean)/√(variance + epsilon)·gamma + beta with the batch's biased mean and variance (channels),
 /// which are the second and third output: per tower, or with `sync` of the whole batch. The fourth, computed where it is
 /// read, is the variance of a sample, n/(n − 1) times the third (n = 1: the same). gamma and beta may be left out. The running
-/// statistics are read outside training only. batch_norm_gradient: dx, dgamma, dbeta. f32 or f64; x of rank ≥ 2.
+/// statistics are read outside training only. The node may have a sixth input, `bias` (channels): what x lacks and the running mean has, which is taken off that outside training; the pass
+/// drop_shifts gives it. batch_norm_gradient: dx, dgamma, dbeta. f32 or f64; x of rank ≥ 2.
 /// batch_statistic: its first input in training, the second, of the same type, outside: what `sync` is written out with.
 std::vector<OpDef> batch_norm_defs();
 

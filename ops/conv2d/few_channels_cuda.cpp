@@ -21,7 +21,22 @@ const char* const kTile = R"(
 #define LANE (int)(threadIdx.x % 4)
 #define GROUP (int)(threadIdx.x % 32 / 4)
 #define WARP (int)(threadIdx.x / 32)
-#ifdef __CUDACC_RTC__
+#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ < 800
+/// c (16, 8) += a (16, 8 words)·b (8 words, 8), of what lanes have, where there is no instruction for it.
+inline float element_of(u32 word, int k) { return PER == 2 ? convert<float>(E{(unsigned short)(word >> 16 * k)}) : __uint_as_float(word); }
+inline void multiply_words(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+  UNROLL for (int k = 0; k < 8; ++k) UNROLL for (int i = 0; i < 4; ++i) {
+    const u32 left = __shfl_sync(0xFFFFFFFFu, a[i / 2 + k / 4 * 2], threadIdx.x % 32 / 4 * 4 + k % 4), right = __shfl_sync(0xFFFFFFFFu, b[k / 4], (threadIdx.x % 4 * 2 + i % 2) * 4 + k % 4);
+    UNROLL for (int e = 0; e < PER; ++e) c[i] += element_of(left, e) * element_of(right, e);
+  }
+}
+template <int BYTES> inline void copy_bytes(void* to, const void* from, bool there) {
+  UNROLL for (int w = 0; w < BYTES / 4; ++w) ((u32*)to)[w] = there ? ((const u32*)from)[w] : 0;
+}
+inline void commit_copies() {}
+template <int N> inline void await_copies_but() {}
+inline float to_tf32(float x) { return x; }
+#elif defined(__CUDACC_RTC__)
 /// c (16, 8) += a (16, 8 words)·b (8 words, 8).
 inline void multiply_words(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
   asm("mma.sync.aligned." PRODUCT " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"

@@ -153,6 +153,7 @@ TEST(GraphFile, large_tensors_of_one_value_need_no_side_file) {
   EXPECT_EQ(again.node(again.outputs[0].node).attributes.tensor("value"), halves);
   EXPECT_EQ(again.node(again.outputs[1].node).attributes.tensor("value"), zeros);
   EXPECT_TRUE(says([&] { read_graph(swapped(text, "[0.5]", "[0.5, 0.5]"), "f", ops()); }, {"2 values for the shape (2, 40)"}));
+  EXPECT_TRUE(says([&] { read_graph(swapped(text, "[65]", "[100000000000]"), "f", ops()); }, {"one value for 100000000000 elements; up to 1048576 may be alike", "/values"}));
   EXPECT_TRUE(says([&] { read_graph(swapped(text, "[65]", "[64]"), "f", ops()); }, {"1 values for the shape (64)"})) << "as short as that each has its own";
 }
 

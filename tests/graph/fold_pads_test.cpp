@@ -38,6 +38,17 @@ TEST(FoldPads, gives_convolutions_and_maxima_their_padding) {
       << "of all that read it";
 }
 
+TEST(FoldPads, leaves_the_padded_picture_its_name) {
+  Builder b("net");
+  Pictures p{b};
+  Value y = around(p.x, 1);
+  b.output(conv2d(y, p.filter));
+  const Graph g = std::move(b).build(), folded = fold_pads(g);
+  const auto padded = folded.find("pad");
+  ASSERT_TRUE(padded);
+  EXPECT_EQ(folded.type(*padded).shape[1], Dim(9));
+}
+
 TEST(FoldPads, leaves_what_is_no_padding_of_theirs) {
   for (const std::function<Value(Pictures)>& build : std::vector<std::function<Value(Pictures)>>{
            [](Pictures p) { Value y = around(p.x, 1); p.b.output(y); return conv2d(y, p.filter); },
@@ -49,6 +60,10 @@ TEST(FoldPads, leaves_what_is_no_padding_of_theirs) {
            [](Pictures p) { return conv2d(pad(p.x, {.before = {0, 1, 1, 0}, .after = {0, 1, 1, 0}, .mode = "reflect"}), p.filter); },
            [](Pictures p) { return max_pool2d(pad(relu(p.x), {.before = {0, 1, 1, 1}, .after = {0, 0, 0, 0}})); },
            [](Pictures p) { return max_pool2d(around(p.x, 1)); },
+           [](Pictures p) { return conv2d(p.x, pad(p.filter, {.before = {0, 1, 0, 0}, .after = {0, 0, 0, 0}})); },
+           [](Pictures p) { Value y = around(p.b.variable("square", {2, 2, 2, 4}, {.dtype = f64}), 1); return conv2d(y, y); },
+           [](Pictures p) { return cast(max_pool2d(around(relu(p.x), 1)).output(1), f64); },
+           [](Pictures p) { return max_pool2d(pad(relu(reshape(p.x, {kBatch, 1, 49, 2})), {.before = {0, 2, 0, 0}, .after = {0, 2, 0, 0}}), {.window = {2, 2}, .dilations = {3, 1}}); },
            [](Pictures p) { return max_pool2d(around(relu(p.x), 1, 1.0)); },
            [](Pictures p) { return avg_pool2d(around(relu(p.x), 1)); },
            [](Pictures p) { Value y = around(p.x, 1); auto on = p.b.device("cpu:1"); return conv2d(y, p.filter); }}) {
