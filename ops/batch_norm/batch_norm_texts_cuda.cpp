@@ -157,15 +157,15 @@ template <bool IN_PACKS> void normalise(const Args& a) {
 /// Where dy is kept, the first pass writes what it adds, and the last reads that.
 const char* const batch_norm_texts::kBackward = R"(
 template <bool IN_PACKS, int COUNT> void add_rows(const Args& a, double (&sum)[2 * N], i64 at, i64 step, const F (&mean)[N]) {
-  constexpr int FEW = !IN_PACKS && KEEPS_DY ? 1 : COUNT < AHEAD ? COUNT : AHEAD;
+  constexpr int ROWS_AHEAD = !IN_PACKS && KEEPS_DY ? 1 : COUNT < AHEAD ? COUNT : AHEAD;
   F part[2 * N] = {};
 #pragma unroll
-  for (int row = 0; row < COUNT; row += FEW, at += FEW * step) {
-    Data v[FEW];
+  for (int row = 0; row < COUNT; row += ROWS_AHEAD, at += ROWS_AHEAD * step) {
+    Data v[ROWS_AHEAD];
     read_rows<IN_PACKS>((const T*)a.in[X] + at, step, v);
-    const Others<IN_PACKS, FEW> dy(a, at, step);
+    const Others<IN_PACKS, ROWS_AHEAD> dy(a, at, step);
 #pragma unroll
-    for (int j = 0; j < FEW; ++j) {
+    for (int j = 0; j < ROWS_AHEAD; ++j) {
       Data made;
 #pragma unroll
       for (int i = 0; i < N; ++i) {

@@ -239,7 +239,7 @@ std::string beside_text(const DepthwiseGroup& r, Generated& g) {
 Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& from, const Extents& to, bool flipped) {
   const DepthwiseGroup whole(r);
   const DType t = whole.own.inputs[0].dtype;
-  const std::int64_t run = std::min<std::int64_t>(flipped || d.s.stride_w == 1 ? 4 : 2, to[2]), width = width_of(t), runs = up(to[2], run) * to[1] * to[0];
+  const std::int64_t most = flipped || d.s.stride_w == 1 ? 4 : 2, run = to[2] >= most ? most : std::min<std::int64_t>(2, to[2]), width = width_of(t), runs = up(to[2], run) * to[1] * to[0];
   Generated g = head_of(r, d, t);
   strides(g, flipped ? 1 : d.s.stride_h, flipped ? 1 : d.s.stride_w).head(fmt::format("#define RUN {}\n#define FLIPPED {:d}\n#define FILTER {}", run, flipped, whole.filter));
   g.number("fromh", from[1]).number("fromw", from[2]).number("toh", to[1]).number("tow", to[2]);
