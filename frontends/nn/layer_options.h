@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include <belfry/graph/attributes.h>
+
 namespace belfry {
 
 enum class Activation { none, relu, relu6, tanh, sigmoid, softmax, softplus, elu, gelu, silu };
