@@ -134,7 +134,7 @@ class Trees {
       const std::string& op = g_.node(id).op->name;
       const bool depthwise = is_depthwise(g_, id);
       const NodeId behind = depthwise || op == "batch_norm" || op == "layer_norm_gradient" || op == "group_norm_gradient" ? root_behind(id) : -1;
-      const NodeId before = depthwise ? root_before(id, 0, behind) : op == "batch_norm_gradient" ? root_before(id, 4) : -1;
+      const NodeId before = depthwise ? root_before(id, 0, behind) : op == "batch_norm_gradient" ? root_before(id, g_.node(id).inputs.size() - 1) : -1;
       if (before < 0 && behind < 0) continue;
       FusionGroup& group = out.emplace_back(FusionGroup{kWithElementwise, {}});
       if (before >= 0 && !is_read_once(before)) group.kept.push_back(before);

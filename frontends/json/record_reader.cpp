@@ -37,8 +37,9 @@ void RecordReader::read_head(JsonObject& root, int format) {
     const JsonValue& v = opset->items[i];
     if (opset->keys[i] == "note") continue;
     const OpDef& op = placed(d_, v, [&]() -> const OpDef& { return ops_->at(opset->keys[i]); });
-    // An older version lacks attributes only: the schema's defaults stand for them.
+    // What attributes an op gains makes no version: the schema's defaults stand for them.
     if (d_.integer(v, 1) > op.version) d_.fail(v, fmt::format("the file uses version {} of the op '{}'; this program knows version {}", v.integer, op.name, op.version));
+    if (v.integer < op.version) d_.fail(v, fmt::format("the file uses version {} of the op '{}', which reads other inputs in version {}; make the file anew from the graph that it was made of", v.integer, op.name, op.version));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <belfry/graph/split_rules.h>
+#include <belfry/ops/batch_norm/slope_internal.h>
 #include <belfry/ops/build.h>
 #include <belfry/ops/graph_of.h>
 #include <belfry/ops/norms.h>
@@ -39,19 +40,20 @@ void forward_reference(const Call& c) {
 
 void gradient_reference(const Call& c) {
   Layout l(c.inputs[0].type.shape);
+  const Slope slope = slope_of(c.attributes);
   double epsilon = c.attributes.real("epsilon"), n = static_cast<double>(l.count);
   visit_float(c.dtype(), [&]<class T>() {
-    auto x = c.inputs[0].as<T>(), mean = c.inputs[2].as<T>(), variance = c.inputs[3].as<T>(), dy = c.inputs[4].as<T>();
+    auto x = c.inputs[0].as<T>(), mean = c.inputs[3].as<T>(), variance = c.inputs[4].as<T>(), given = c.inputs[5].as<T>();
     for (std::size_t k = 0; k < l.channels; ++k) {
-      double inverse = 1 / std::sqrt(static_cast<double>(variance[k]) + epsilon), dgamma = 0, dbeta = 0;
+      double inverse = 1 / std::sqrt(static_cast<double>(variance[k]) + epsilon), gamma = channel<T>(c.inputs[1], k, 1), beta = channel<T>(c.inputs[2], k, 0), dgamma = 0, dbeta = 0;
       auto normal = [&](std::size_t i) { return (static_cast<double>(x[i * l.channels + k]) - static_cast<double>(mean[k])) * inverse; };
+      auto dy = [&](std::size_t i) { return passes(slope, normal(i) * gamma + beta) ? static_cast<double>(given[i * l.channels + k]) : 0; };
       for (std::size_t i = 0; i < l.count; ++i) {
-        dgamma += static_cast<double>(dy[i * l.channels + k]) * normal(i);
-        dbeta += static_cast<double>(dy[i * l.channels + k]);
+        dgamma += dy(i) * normal(i);
+        dbeta += dy(i);
       }
       for (std::size_t i = 0; i < l.count; ++i)
-        c.outputs[0].as<T>()[i * l.channels + k] =
-            static_cast<T>(channel<T>(c.inputs[1], k, 1) * inverse * (static_cast<double>(dy[i * l.channels + k]) - dbeta / n - normal(i) * dgamma / n));
+        c.outputs[0].as<T>()[i * l.channels + k] = static_cast<T>(gamma * inverse * (dy(i) - dbeta / n - normal(i) * dgamma / n));
       if (c.outputs[1].data) c.outputs[1].as<T>()[k] = static_cast<T>(dgamma);
       if (c.outputs[2].data) c.outputs[2].as<T>()[k] = static_cast<T>(dbeta);
     }
@@ -82,9 +84,9 @@ Split split_forward(const SplitContext& c) {
 /// rows all is read whole.
 Split split_gradient(const SplitContext& c) {
   SplitState s = c.states[0];
-  if (!s.is_rows() || s.axis == static_cast<int>(c.inputs[0].shape.size()) - 1) return {std::vector<SplitState>(5, kReplicated), std::vector<SplitState>(3, kReplicated)};
+  if (!s.is_rows() || s.axis == static_cast<int>(c.inputs[0].shape.size()) - 1) return {std::vector<SplitState>(6, kReplicated), std::vector<SplitState>(3, kReplicated)};
   auto statistic = [](SplitState m) { return m.is_per_tower() ? m : kReplicated; };
-  return {{s, kReplicated, statistic(c.states[2]), statistic(c.states[3]), s}, {s, partial(Reduction::sum), partial(Reduction::sum)}};
+  return {{s, kReplicated, kReplicated, statistic(c.states[3]), statistic(c.states[4]), s}, {s, partial(Reduction::sum), partial(Reduction::sum)}};
 }
 
 Integers all_but_last(int rank) {
@@ -119,10 +121,10 @@ std::vector<Value> write_out_forward(GradientContext& g) {
 /// sync gradient: the two row sums are dgamma and dbeta; then dx.
 std::vector<Value> write_out_gradient(GradientContext& g) {
   if (!g.attributes.flag("sync")) return {};
-  Value x = g.input(0), gamma = g.input(1), dy = g.input(4), count = channel_count(g.graph, x);
+  Value x = g.input(0), gamma = g.input(1), dy = g.input(5), count = channel_count(g.graph, x);
   ReduceOptions rows{all_but_last(x.rank())};
-  Value deviation = sqrt(g.input(3) + g.attributes.real("epsilon"));
-  Value normal = (x - g.input(2)) / deviation;
+  Value deviation = sqrt(g.input(4) + g.attributes.real("epsilon"));
+  Value normal = (x - g.input(3)) / deviation;
   Value dgamma = reduce_sum(dy * normal, rows), dbeta = reduce_sum(dy, rows);
   return {(dy - (dbeta + normal * dgamma) / count) * (gamma ? gamma / deviation : 1 / deviation), dgamma, dbeta};
 }
@@ -143,7 +145,7 @@ std::vector<OpDef> batch_norm_defs() {
                  .infer = infer_forward,
                  .reference = forward_reference,
                  .gradient = [](GradientContext& g) {
-                   Value d = emit("batch_norm_gradient", {g.input(0), g.input(1), g.output(1), g.output(2), g.output_gradient()},
+                   Value d = emit("batch_norm_gradient", {g.input(0), g.input(1), Value{}, g.output(1), g.output(2), g.output_gradient()},
                                   {{"epsilon", g.attributes.real("epsilon")}, {"sync", g.attributes.flag("sync")}}, {});
                    std::vector<Value> out = {d, d.output(1), d.output(2)};
                    out.resize(static_cast<std::size_t>(g.count()));
@@ -157,18 +159,21 @@ std::vector<OpDef> batch_norm_defs() {
                    return std::vector<Value>{y, mean, g.input(4), g.input(4)};
                  },
                  .precision = Precision::follow});
+  attributes.push_back(AttributeDef(kActivation, "none").one_of({"none", "relu", "relu6"}));
   out.push_back({.name = "batch_norm_gradient",
+                 .version = 2,
                  .attributes = attributes,
-                 .inputs = {"x", wide_input(optional_input("gamma")), wide_input("mean"), wide_input("variance"), "dy"},
+                 .inputs = {"x", wide_input(optional_input("gamma")), wide_input(optional_input("beta")), wide_input("mean"), wide_input("variance"), "dy"},
                  .outputs = {"dx", wide_output("dgamma"), wide_output("dbeta")},
                  .infer = [](InferContext& c) {
                    c.need_float(0);
                    if (c.rank(0) < 2) c.fail("x needs a batch and a channel axis");
-                   if (c.type(4) != c.type(0)) c.fail("dy must have the type of x");
+                   if (c.type(5) != c.type(0)) c.fail("dy must have the type of x");
                    TensorType channel{c.dtype(0), {c.shape(0).back()}};
-                   for (int i = 1; i < 4; ++i)
-                     if (c.has(i) && c.type(i) != channel) c.fail("gamma, mean and variance must be " + to_string(channel));
-                   return std::vector<TensorType>{c.type(0), c.type(2), c.type(2)};
+                   for (int i = 1; i < 5; ++i)
+                     if (c.has(i) && c.type(i) != channel) c.fail("gamma, beta, mean and variance must be " + to_string(channel));
+                   if (c.attributes.flag("sync") && c.attributes.text(kActivation) != "none") c.fail("sync and an activation behind the norm do not go together");
+                   return std::vector<TensorType>{c.type(0), c.type(3), c.type(3)};
                  },
                  .reference = gradient_reference,
                  .gradient = no_gradient("second derivatives of batch norm are in no net here"),
@@ -192,6 +197,14 @@ std::vector<OpDef> batch_norm_defs() {
                  .in_place = {{0, 0}},
                  .exact = true});
   return out;
+}
+
+NodeId norm_of(const Graph& g, NodeId gradient) {
+  const Node& n = g.node(gradient);
+  if (n.op->name != "batch_norm_gradient") return -1;
+  const NodeId norm = n.inputs[3].node;
+  const Node& m = g.node(norm);
+  return m.op->name == "batch_norm" && n.inputs[0] == m.inputs[0] && n.inputs[3] == ValueId{norm, 1} && n.inputs[4] == ValueId{norm, 2} ? norm : -1;
 }
 
 Value batch_norm(Value x, Value gamma, Value beta, Value running_mean, Value running_variance, const BatchNormOptions& o, SourceLine at) {

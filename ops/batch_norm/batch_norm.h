@@ -9,9 +9,14 @@ namespace belfry {
 /// which are the second and third output: per tower, or with `sync` of the whole batch. The fourth, computed where it is
 /// read, is the variance of a sample, n/(n − 1) times the third (n = 1: the same). gamma and beta may be left out. The running
 /// statistics are read outside training only. The node may have a sixth input, `bias` (channels): what x lacks and the running mean has, which is taken off that outside training; the pass
-/// drop_shifts gives it. batch_norm_gradient: dx, dgamma, dbeta. f32 or f64; x of rank ≥ 2.
+/// drop_shifts gives it. f32 or f64; x of rank ≥ 2.
+/// batch_norm_gradient: dx, dgamma, dbeta, of x, gamma, beta, mean, variance and dy. With the attribute `activation` relu or relu6 dy is that of relu(y) or relu6(y): y is made from x once more, which the pass fold_slopes
+/// asks for; only then beta is read.
 /// batch_statistic: its first input in training, the second, of the same type, outside: what `sync` is written out with.
 std::vector<OpDef> batch_norm_defs();
+inline constexpr const char* kActivation = "activation";
+/// The norm whose x and statistics a batch norm's gradient reads; -1: it is no such gradient, or reads others.
+NodeId norm_of(const Graph& graph, NodeId gradient);
 
 struct BatchNormOptions {
   double epsilon = 1e-3;

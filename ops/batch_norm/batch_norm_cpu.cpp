@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include <belfry/ops/batch_norm/slope_internal.h>
 #include <belfry/ops/cpu/column_sums_internal.h>
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/cpu/kernel_support_internal.h>
@@ -8,13 +9,13 @@ namespace belfry {
 
 namespace {
 
-/// The sums of both kernels, and per channel four numbers behind them.
+/// The sums of both kernels, and per channel six numbers behind them.
 struct Norm {
   explicit Norm(const KernelRequest& r)
       : channels(r.inputs[0].shape.back()), rows(channels ? r.inputs[0].elements() / channels : 0), sums(rows, channels), epsilon(r.attributes->real("epsilon")), threads(r.threads) {}
   static std::int64_t scratch_bytes(const KernelRequest& r) {
     Norm n(r);
-    return n.sums.scratch_bytes(2) + 4 * n.channels * static_cast<std::int64_t>(sizeof(double));
+    return n.sums.scratch_bytes(2) + 6 * n.channels * static_cast<std::int64_t>(sizeof(double));
   }
   std::int64_t channels, rows;
   ColumnSums sums;
@@ -78,25 +79,56 @@ Kernel forward() {
           }};
 }
 
+/// What lies beside x and dy in a gradient: per channel the mean, 1/√(variance + epsilon), γ times that, and β.
+struct Statistics {
+  const double *mean, *inverse, *scale, *shift;
+};
+
 /// dgamma = Σ dy·x̂ and dbeta = Σ dy, side by side.
-template <class T>
-BELFRY_CLONES void add_gradients(const T* x, const T* dy, const T* mean, const double* inverse, std::int64_t rows, std::int64_t channels, double* dgamma, double* dbeta) {
+template <Slope S, class T>
+BELFRY_CLONES void add_gradients(const T* x, const T* dy, Statistics c, std::int64_t rows, std::int64_t channels, double* dgamma, double* dbeta) {
   for (std::int64_t i = 0; i < rows; ++i, x += channels, dy += channels)
+    BELFRY_IVDEP
     for (std::int64_t k = 0; k < channels; ++k) {
-      double d = static_cast<double>(dy[k]);
-      dgamma[k] += d * ((static_cast<double>(x[k]) - static_cast<double>(mean[k])) * inverse[k]);
+      const double centred = static_cast<double>(x[k]) - c.mean[k], d = passes(S, centred * c.scale[k] + c.shift[k]) ? static_cast<double>(dy[k]) : 0;
+      dgamma[k] += d * (centred * c.inverse[k]);
       dbeta[k] += d;
     }
 }
 
-template <class T>
-BELFRY_CLONES void input_gradient(const T* x, const T* dy, const T* mean, const double* inverse, const double* scale, const double* dgamma, const double* dbeta,
-                                                                       std::int64_t rows, std::int64_t channels, T* dx) {
+template <Slope S, class T>
+BELFRY_CLONES void input_gradient(const T* x, const T* dy, Statistics c, const double* dgamma, const double* dbeta, std::int64_t rows, std::int64_t channels, T* dx) {
   for (std::int64_t i = 0; i < rows; ++i, x += channels, dy += channels, dx += channels)
+    BELFRY_IVDEP
     for (std::int64_t k = 0; k < channels; ++k) {
-      double normal = (static_cast<double>(x[k]) - static_cast<double>(mean[k])) * inverse[k];
-      dx[k] = static_cast<T>(scale[k] * (static_cast<double>(dy[k]) - dbeta[k] - normal * dgamma[k]));
+      const double centred = static_cast<double>(x[k]) - c.mean[k], d = passes(S, centred * c.scale[k] + c.shift[k]) ? static_cast<double>(dy[k]) : 0;
+      dx[k] = static_cast<T>(c.scale[k] * (d - dbeta[k] - centred * c.inverse[k] * dgamma[k]));
     }
+}
+
+template <Slope S, class T>
+void gradient_of(const Norm& n, const Arguments& a) {
+  const T *x = a.in<T>(0), *gamma = a.in<T>(1), *beta = a.in<T>(2), *mean = a.in<T>(3), *variance = a.in<T>(4), *dy = a.in<T>(5);
+  const std::int64_t c = n.channels;
+  auto* partials = reinterpret_cast<double*>(a.scratch);
+  double *centre = partials + n.sums.blocks * c * 2, *inverse = centre + c, *scale = inverse + c, *shift = scale + c, *dgamma = shift + c, *dbeta = dgamma + c, count = static_cast<double>(n.rows);
+  for (std::int64_t k = 0; k < c; ++k) {
+    centre[k] = static_cast<double>(mean[k]);
+    inverse[k] = 1 / std::sqrt(static_cast<double>(variance[k]) + n.epsilon);
+    scale[k] = gamma ? static_cast<double>(gamma[k]) * inverse[k] : inverse[k];
+    shift[k] = beta ? static_cast<double>(beta[k]) : 0;
+  }
+  const Statistics of{centre, inverse, scale, shift};
+  n.sums.run(partials, 2, n.threads, [&](std::int64_t first, std::int64_t past, double* out) { add_gradients<S>(x + first * c, dy + first * c, of, past - first, c, out, out + c); });
+  for (std::int64_t k = 0; k < c; ++k) {
+    if (a.outputs[1]) a.out<T>(1)[k] = static_cast<T>(partials[k]);
+    if (a.outputs[2]) a.out<T>(2)[k] = static_cast<T>(partials[c + k]);
+    dgamma[k] = partials[k] / count;
+    dbeta[k] = partials[c + k] / count;
+  }
+  if (!a.outputs[0]) return;
+  for_ranges(n.rows, n.rows * c, n.threads,
+             [&](std::int64_t first, std::int64_t past) { input_gradient<S>(x + first * c, dy + first * c, of, dgamma, dbeta, past - first, c, a.out<T>(0) + first * c); });
 }
 
 Kernel gradient() {
@@ -104,29 +136,8 @@ Kernel gradient() {
           .supports = supported,
           .prepare = [](const KernelRequest& r) {
             return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
-              return prepared([n = Norm(r)](const Arguments& a) {
-                const T *x = a.in<T>(0), *gamma = a.in<T>(1), *mean = a.in<T>(2), *variance = a.in<T>(3), *dy = a.in<T>(4);
-                std::int64_t c = n.channels;
-                auto* partials = reinterpret_cast<double*>(a.scratch);
-                double *inverse = partials + n.sums.blocks * c * 2, *scale = inverse + c, *dgamma = scale + c, *dbeta = dgamma + c, count = static_cast<double>(n.rows);
-                for (std::int64_t k = 0; k < c; ++k) {
-                  inverse[k] = 1 / std::sqrt(static_cast<double>(variance[k]) + n.epsilon);
-                  scale[k] = gamma ? static_cast<double>(gamma[k]) * inverse[k] : inverse[k];
-                }
-                n.sums.run(partials, 2, n.threads, [&](std::int64_t first, std::int64_t past, double* out) {
-                  add_gradients<T>(x + first * c, dy + first * c, mean, inverse, past - first, c, out, out + c);
-                });
-                for (std::int64_t k = 0; k < c; ++k) {
-                  if (a.outputs[1]) a.out<T>(1)[k] = static_cast<T>(partials[k]);
-                  if (a.outputs[2]) a.out<T>(2)[k] = static_cast<T>(partials[c + k]);
-                  dgamma[k] = partials[k] / count;
-                  dbeta[k] = partials[c + k] / count;
-                }
-                if (!a.outputs[0]) return;
-                for_ranges(n.rows, n.rows * c, n.threads, [&](std::int64_t first, std::int64_t past) {
-                  input_gradient<T>(x + first * c, dy + first * c, mean, inverse, scale, dgamma, dbeta, past - first, c, a.out<T>(0) + first * c);
-                });
-              });
+              const Slope slope = slope_of(*r.attributes);
+              return prepared([n = Norm(r), run = slope == Slope::relu ? gradient_of<Slope::relu, T> : slope == Slope::relu6 ? gradient_of<Slope::relu6, T> : gradient_of<Slope::one, T>](const Arguments& a) { run(n, a); });
             });
           }};
 }

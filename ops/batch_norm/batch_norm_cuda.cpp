@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/structural.h>
+#include <belfry/ops/batch_norm/slope_internal.h>
 #include <belfry/ops/batch_norm/texts_cuda_internal.h>
 #include <belfry/ops/cpu/column_sums_internal.h>
 #include <belfry/ops/cuda/elementwise_internal.h>
@@ -43,7 +44,7 @@ struct Tiles {
 
 /// What a pass reads beside x, COUNT rows of each: dy, or the inputs of the tree, and what becomes of them.
 std::string others_text(const GroupedNorm& n, bool backward) {
-  const std::vector<std::size_t> inputs = n.tree || !backward ? n.others : std::vector<std::size_t>{4};
+  const std::vector<std::size_t> inputs = n.tree || !backward ? n.others : std::vector<std::size_t>{5};
   std::string data, reads, elements;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     data += fmt::format("  Data e{}[COUNT];\n", k);
@@ -55,8 +56,11 @@ std::string others_text(const GroupedNorm& n, bool backward) {
                      backward ? "of(const Args& a, int j, int i)" : "with(const Args& a, T y, int j, int i)", made);
 }
 
-/// Rows of a thread whose values lie in registers at once, beside the sums of a pack, where a tree reads so many of each.
-int rows_ahead(std::size_t others) { return others <= 3 ? 4 : 2; }
+/// Rows of a thread whose values lie in registers at once, beside the sums of a pack, where a tree reads so many of each; with a slope y is made besides.
+int rows_ahead(std::size_t others, DType t, Slope slope) {
+  if (slope == Slope::one) return others <= 3 ? 4 : 2;
+  return is_half(t) && others > 1 ? 1 : 2;
+}
 
 /// The norm alone, with its own outputs.
 KernelRequest own_of(const GradientOutputs& out, bool backward) {
@@ -75,6 +79,7 @@ Generated norm(const KernelRequest& request, bool backward) {
   const Tiles n(r);
   const DType t = r.inputs[0].dtype;
   const std::int64_t tile = n.rows_of_about(4096);
+  const Slope slope = backward ? slope_of(*r.attributes) : Slope::one;
   const bool keeps = out.wanted(out.dy);  // of whom the last pass reads it
   Generated g(request);
   g.type("T", t).type("F", is_half(t) ? f32 : t).head(fmt::format("constexpr int N = {}, X = {};", n.pack, whole.first));
@@ -83,16 +88,16 @@ Generated norm(const KernelRequest& request, bool backward) {
   std::vector<std::size_t> written = {0};
   if (backward) {
     written = out.name(g, request);
-    g.head(fmt::format("constexpr int AHEAD = {};", rows_ahead(whole.others.size())));
+    g.head(fmt::format("constexpr int AHEAD = {}, SLOPE = {};", rows_ahead(whole.others.size(), t, slope), static_cast<int>(slope)));
     g.head(keeps ? fmt::format("#define KEEPS_DY 1\n#define DY a.out[{}]", out.dy) : "#define KEEPS_DY 0");
   }
-  g.head(keeps ? "#define FIRST_KERNEL KERNEL_AHEAD" : "#define FIRST_KERNEL KERNEL").head(out.sum ? "#define LAST_KERNEL KERNEL_AHEAD" : "#define LAST_KERNEL KERNEL");
+  g.head(keeps ? "#define FIRST_KERNEL KERNEL_AHEAD" : "#define FIRST_KERNEL KERNEL").head(out.sum || slope != Slope::one ? "#define LAST_KERNEL KERNEL_AHEAD" : "#define LAST_KERNEL KERNEL");
   if (out.sum) g.number("added", n.added.block).number("added_blocks", n.added.blocks).head(kStaged);
   if (whole.tree) g.body(element_text(tree_of_members(out.rest, whole.core), g));
   g.body(batch_norm_texts::kTiles).body(others_text(whole, backward)).body(backward ? batch_norm_texts::kBackward : batch_norm_texts::kForward).entries(batch_norm_texts::kEntries);
   std::vector<std::size_t> summed = {whole.first}, all = whole.others;
   if (backward) summed.insert(summed.end(), all.begin(), all.end());
-  if (backward && !whole.tree) summed.push_back(4), all.push_back(4);
+  if (backward && !whole.tree) summed.push_back(5), all.push_back(5);
   if (keeps) {
     summed.push_back(request.inputs.size() + static_cast<std::size_t>(out.dy));
     all = {summed.back()};
@@ -113,7 +118,7 @@ Support takes(const KernelRequest& request, bool backward) {
   if (!s.ok) return s;
   if (r.inputs[0].elements() == 0) return refuse("there is nothing to normalise");
   const DType t = r.inputs[0].dtype;
-  if (mixed_dtypes(r, backward ? 4 : 0, is_half(t) ? f32 : t)) return refuse("its data are of several dtypes, or its parameters are not of what it computes in");
+  if (mixed_dtypes(r, backward ? 5 : 0, is_half(t) ? f32 : t)) return refuse("its data are of several dtypes, or its parameters are not of what it computes in");
   const Tiles n(r);
   s.scratch_bytes = n.scratch_bytes() + (out.sum ? n.added.scratch_bytes() : 0);
   return s;

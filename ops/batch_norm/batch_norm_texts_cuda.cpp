@@ -156,7 +156,35 @@ template <bool IN_PACKS> void normalise(const Args& a) {
 
 /// Where dy is kept, the first pass writes what it adds, and the last reads that.
 const char* const batch_norm_texts::kBackward = R"(
-template <bool IN_PACKS, int COUNT> void add_rows(const Args& a, double (&sum)[2 * N], i64 at, i64 step, const F (&mean)[N]) {
+/// Where SLOPE says that dy is that of an activation, it goes through where that lets y = (x - mean)·scale + beta through: in both passes the same y.
+inline F scale_of(const Args& a, i64 k) { return (F)parameter(a.in[X + 1], k, 1) / sqrt(((const F*)a.in[X + 4])[k] + (F)a.epsilon); }
+inline bool passes(F y) { return SLOPE == 0 || (y > 0 && (SLOPE == 1 || y < 6)); }
+/// Of a thread's channels. Rows ahead and sums want the registers: with a slope all are read from shared memory each time.
+struct Line {
+  F own[N];
+  const volatile F *means, *scales, *betas;
+  F mean(int i) const { return SLOPE == 0 ? own[i] : means[i]; }
+  bool lets_through(F centred, int i) const { return SLOPE == 0 || passes(centred * scales[i] + betas[i]); }
+};
+inline Line line_of(const Args& a, const Tile& t) {
+  __shared__ F line[3][32 * N];
+  const F* const mean = (const F*)a.in[X + 3];
+  Line out = {};
+  if (SLOPE == 0 && t.count > 0) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) out.own[i] = mean[t.channel + i];
+  }
+  if (SLOPE != 0) {
+    const int width = (int)a.columns * N, at = threadIdx.x;
+    const i64 k = (i64)(blockIdx.x % (u32)a.across) * width + at;
+    if (at < width && k < a.channels) line[0][at] = mean[k], line[1][at] = scale_of(a, k), line[2][at] = (F)parameter(a.in[X + 2], k, 0);
+    __syncthreads();
+    const int first = t.channel % width;
+    out.means = line[0] + first, out.scales = line[1] + first, out.betas = line[2] + first;
+  }
+  return out;
+}
+template <bool IN_PACKS, int COUNT> void add_rows(const Args& a, double (&sum)[2 * N], i64 at, i64 step, const Line& line) {
   constexpr int ROWS_AHEAD = !IN_PACKS && KEEPS_DY ? 1 : COUNT < AHEAD ? COUNT : AHEAD;
   F part[2 * N] = {};
 #pragma unroll
@@ -170,9 +198,9 @@ template <bool IN_PACKS, int COUNT> void add_rows(const Args& a, double (&sum)[2
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         made.e[i] = dy.of(a, j, i);
-        const F g = convert<F>(made.e[i]);
+        const F centred = convert<F>(v[j].e[i]) - line.mean(i), g = line.lets_through(centred, i) ? convert<F>(made.e[i]) : F(0);
         part[i] += g;
-        part[N + i] += g * (convert<F>(v[j].e[i]) - mean[i]);
+        part[N + i] += g * centred;
       }
 #if KEEPS_DY
       write<IN_PACKS>((T*)DY + at + j * step, made);
@@ -192,33 +220,38 @@ template <bool IN_PACKS, int COUNT> using Slope = Others<IN_PACKS, COUNT>;
 #endif
 template <bool IN_PACKS> void sums(const Args& a) {
   const Tile t = tile_of(a, blockIdx.x, a.block);
+  const Line line = line_of(a, t);
   double sum[2 * N] = {};
   if (t.count > 0) {
-    F mean[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) mean[i] = ((const F*)a.in[X + 2])[t.channel + i];
     i64 at = t.first;
     int left = t.count;
-    for (; left >= 4; left -= 4, at += 4 * t.step) add_rows<IN_PACKS, 4>(a, sum, at, t.step, mean);
-    for (; left > 0; --left, at += t.step) add_rows<IN_PACKS, 1>(a, sum, at, t.step, mean);
+    for (; left >= 4; left -= 4, at += 4 * t.step) add_rows<IN_PACKS, 4>(a, sum, at, t.step, line);
+    for (; left > 0; --left, at += t.step) add_rows<IN_PACKS, 1>(a, sum, at, t.step, line);
   }
   keep(a, t, sum);
 }
 void joined(const Args& a, i64 k, double dbeta, double product) {
-  const double inverse = 1 / sqrt((double)((const F*)a.in[X + 3])[k] + a.epsilon), dgamma = product * inverse, scale = parameter(a.in[X + 1], k, 1) * inverse;
+  const double inverse = 1 / sqrt((double)((const F*)a.in[X + 4])[k] + a.epsilon), dgamma = product * inverse, scale = parameter(a.in[X + 1], k, 1) * inverse;
   if (DGAMMA) ((F*)DGAMMA)[k] = (F)dgamma;
   if (DBETA) ((F*)DBETA)[k] = (F)dbeta;
-  *wanted_of(a, 0, k) = ((const F*)a.in[X + 2])[k];
-  *wanted_of(a, 1, k) = (F)scale;
+  *wanted_of(a, 0, k) = ((const F*)a.in[X + 3])[k];
+  *wanted_of(a, 1, k) = SLOPE ? scale_of(a, k) : (F)scale;  // of whose y the sums are
   *wanted_of(a, 2, k) = (F)(-scale * inverse * dgamma / (double)a.rows);
   *wanted_of(a, 3, k) = (F)(-scale * dbeta / (double)a.rows);
 }
 struct Slopes {
   Slopes(const Args& a, i64 k)
-      : mean(*(const Reals*)wanted_of(a, 0, k)), of_dy(*(const Reals*)wanted_of(a, 1, k)), of_x(*(const Reals*)wanted_of(a, 2, k)), shift(*(const Reals*)wanted_of(a, 3, k)) {}
+      : mean(*(const Reals*)wanted_of(a, 0, k)), of_dy(*(const Reals*)wanted_of(a, 1, k)), of_x(*(const Reals*)wanted_of(a, 2, k)), shift(*(const Reals*)wanted_of(a, 3, k)) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) beta[i] = SLOPE ? (F)parameter(a.in[X + 2], k + i, 0) : 0;
+  }
   Reals mean, of_dy, of_x, shift;
+  F beta[N];
 };
-inline F dx_of(F x, F dy, const Slopes& c, int i) { return dy * c.of_dy.e[i] + (x - c.mean.e[i]) * c.of_x.e[i] + c.shift.e[i]; }
+inline F dx_of(F x, F dy, const Slopes& c, int i) {
+  const F centred = x - c.mean.e[i];
+  return (passes(centred * c.of_dy.e[i] + c.beta[i]) ? dy : F(0)) * c.of_dy.e[i] + centred * c.of_x.e[i] + c.shift.e[i];
+}
 /// Row j of what is made lies at made[j * apart], too, where its rows are added.
 template <bool IN_PACKS, int COUNT> void normalise_rows(const Args& a, i64 at, i64 step, const Slopes& c, Data* made, int apart) {
   Data v[COUNT];

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/ops/batch_norm/slope_internal.h>
 #include <belfry/ops/cuda/cudnn_sequence_internal.h>
 #include <belfry/ops/cuda/mixed_dtypes_internal.h>
 #include <belfry/ops/cuda_kernels.h>
@@ -66,14 +67,15 @@ Sequence forward(const KernelRequest& r) {
 
 Sequence gradient(const KernelRequest& r) {
   Norm n(r);
-  if (std::string why = objection_to(n, 4); !why.empty()) return none(why);
+  if (std::string why = objection_to(n, 5); !why.empty()) return none(why);
+  if (slope_of(*r.attributes) != Slope::one) return none("dy is of an activation behind it");
   Place gamma = n.parameter(1, 1), inverse = n.out.temporary(n.channels);
   Run deviation;
-  std::size_t variance = deviation.add(n.channel(), n.in(3)), epsilon = deviation.add(scalar(n.epsilon)), sum = deviation.add(unstored(n.channel())), root = deviation.add(unstored(n.channel()));
+  std::size_t variance = deviation.add(n.channel(), n.in(4)), epsilon = deviation.add(scalar(n.epsilon)), sum = deviation.add(unstored(n.channel())), root = deviation.add(unstored(n.channel()));
   deviation.graph.operations = {{Kind::add, {variance, epsilon, sum}}, {Kind::sqrt, {sum, root}}, {Kind::reciprocal, {root, deviation.add(n.channel(), inverse)}}};
   n.out.steps.push_back(std::move(deviation));
   Run run;
-  std::size_t x = run.add(n.data(), n.in(0)), mean = run.add(n.channel(), n.in(2)), made = run.add(n.channel(), inverse), scale = run.add(n.channel(), gamma), dy = run.add(n.data(), n.in(4));
+  std::size_t x = run.add(n.data(), n.in(0)), mean = run.add(n.channel(), n.in(3)), made = run.add(n.channel(), inverse), scale = run.add(n.channel(), gamma), dy = run.add(n.data(), n.in(5));
   std::size_t dx = run.add(n.data(), n.to(0)), dgamma = run.add(n.channel(), n.to(1)), dbeta = run.add(n.channel(), n.to(2));
   run.graph.operations = {{Kind::batch_norm_gradient, {x, mean, made, scale, dy, dx, dgamma, dbeta}}};
   n.out.steps.push_back(std::move(run));

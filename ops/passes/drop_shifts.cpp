@@ -15,19 +15,10 @@ class Finder {
  public:
   explicit Finder(const Graph& g) : g_(g), roots_(roots(g)), fixed_(of_variables(g)) {}
 
-  /// The norm whose x and statistics a batch norm's gradient reads, -1 for others.
-  NodeId norm_of(NodeId gradient) const {
-    const Node& n = g_.node(gradient);
-    if (n.op->name != "batch_norm_gradient") return -1;
-    const NodeId norm = n.inputs[2].node;
-    const Node& m = g_.node(norm);
-    return m.op->name == "batch_norm" && n.inputs[0] == m.inputs[0] && n.inputs[2] == ValueId{norm, 1} && n.inputs[3] == ValueId{norm, 2} ? norm : -1;
-  }
-
   /// Whether it is Σ dx of a batch norm over all axes but the last: γ/σ·(Σ dy − n·mean(dy) − mean(dy·x̂)·Σ x̂), and Σ x̂ is 0.
   bool is_zero(NodeId id) const {
     const Node& n = g_.node(id);
-    if (n.op->name != "reduce_sum" || n.device || is_asked(id) || n.inputs[0].output != 0 || norm_of(n.inputs[0].node) < 0 || !symbolic_axes(n.types[0].shape).empty()) return false;
+    if (n.op->name != "reduce_sum" || n.device || is_asked(id) || n.inputs[0].output != 0 || norm_of(g_, n.inputs[0].node) < 0 || !symbolic_axes(n.types[0].shape).empty()) return false;
     std::vector<int> axes = axes_from_front(n.attributes.integers("axes"), static_cast<int>(g_.type(n.inputs[0]).shape.size()));
     std::sort(axes.begin(), axes.end());
     for (std::size_t a = 0; a < axes.size(); ++a)
@@ -43,7 +34,7 @@ class Finder {
     const Node& sum = g_.node(x.node);
     if (sum.op->name != "add" || sum.device != n.device || is_asked(x.node)) return {};
     for (NodeId r : g_.readers(x.node))
-      if (const std::vector<ValueId>& in = g_.node(r).inputs; (r != norm && norm_of(r) != norm) || std::count(in.begin(), in.end(), x) != 1) return {};
+      if (const std::vector<ValueId>& in = g_.node(r).inputs; (r != norm && norm_of(g_, r) != norm) || std::count(in.begin(), in.end(), x) != 1) return {};
     for (std::size_t i : {1, 0})
       if (g_.type(sum.inputs[i]) == n.types[1] && fixed_[static_cast<std::size_t>(sum.inputs[i].node)]) return i;
     return {};
@@ -90,9 +81,9 @@ Graph drop_shifts(const Graph& graph) {
       s.mean = y.output(1);
       return std::vector<Value>{y, out.add("add", {s.mean, s.bias}, {}, out.free_name(n.name + "/mean")), y.output(2), y.output(3)};
     }
-    if (const auto at = norms.find(finder.norm_of(id)); at != norms.end()) {
+    if (const auto at = norms.find(norm_of(graph, id)); at != norms.end()) {
       inputs[0] = at->second.x;
-      inputs[2] = at->second.mean;
+      inputs[3] = at->second.mean;
       return out.add(*n.op, inputs, n.attributes, n.name).outputs();
     }
     if (n.op->name != "tower_mean" || n.inputs[0].output != 1) return {};

@@ -48,7 +48,7 @@ class Decisions {
       any = true;
       bool later = is_half_later(n.inputs[i]);
       half |= later;
-      computed |= !later && !parameter_[static_cast<std::size_t>(n.inputs[i].node)];
+      computed |= !later && !parameter_[static_cast<std::size_t>(n.inputs[i].node)] && definition(n, i).name != "dy";  // of what was computed in halves, slopes are
     }
     const bool low = n.op->precision == Precision::low;
     lowers[me] = any && (low || (half && !computed));
@@ -56,10 +56,10 @@ class Decisions {
     mixes[me] = half && !lowers[me] && n.attributes.find("wide");
   }
 
-  /// Whether it moves elements of one f32 value that are halves behind it: rounded before it, they have the same bits and are half the bytes.
+  /// Whether it moves or repeats elements of one f32 value that are halves behind it: rounded before it, they have the same bits and are half the bytes.
   bool is_moved_as_half(NodeId id) const {
     const std::string& op = g_.node(id).op->name;
-    return (op == "pad" || op == "reshape" || op == "transpose") && is_for_halves(id);
+    return (op == "pad" || op == "reshape" || op == "transpose" || op == "broadcast_like" || op == "broadcast_to") && is_for_halves(id);
   }
 
   /// Whether it computes y in f32 and only readers of halves want that, so that it may round it itself.

@@ -25,6 +25,8 @@ Graph canonicalise(const Graph& graph);
 /// Of a graph with gradients, what batch norms take away: in front of one, the addition of a bias that variables decide, one value a channel; and the sum over
 /// rows of the dx of one, which is zero. Running means have the bias as before. What is asked for, or read besides, stays.
 Graph drop_shifts(const Graph& graph);
+/// Of a graph with gradients: that of a relu or relu6 behind a batch norm becomes part of the norm's, which alone reads it and makes y from x once more: within rounding of its edges another side may be taken. Norms with `sync` stay.
+Graph fold_slopes(const Graph& graph);
 
 /// Per node whether variables and constants alone decide what it gives: the same in each step between two updates of them.
 std::vector<bool> of_variables(const Graph& graph);

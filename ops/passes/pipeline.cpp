@@ -34,6 +34,7 @@ std::vector<Pass> training_passes() {
       {"merge_common_subexpressions", merge_common_subexpressions, Stage::simplified},
       {"drop_dead_code", drop_dead_code, Stage::simplified},    // behind the others: they leave nodes behind
       {"drop_shifts", drop_shifts, Stage::simplified},          // without dead readers of what it drops
+      {"fold_slopes", fold_slopes, Stage::simplified},          // with no other reader of what it folds
       {"mixed_precision", mixed_precision, Stage::simplified},  // after gradients, so that those of variables are f32, and without dead readers
       {"order_nodes", order_nodes, Stage::simplified},
   };

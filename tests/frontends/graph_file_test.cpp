@@ -195,6 +195,7 @@ TEST(GraphFile, what_is_wrong_is_told_with_its_place) {
            {R"("of": "y")", R"("of": "q")", "small.json:13: /nodes/1/of: there is no node 'q'"},
            {R"("device": "gpu:0")", R"("device": "gpu")", "small.json:12: /nodes/0/device: 'gpu' is no device"},
            {R"("matmul": 1)", R"("matmul": 2)", "small.json:4: /opset/matmul: the file uses version 2 of the op 'matmul'; this program knows version 1"},
+           {R"("matmul": 1)", R"("batch_norm_gradient": 1, "matmul": 1)", "small.json:4: /opset/batch_norm_gradient: the file uses version 1 of the op 'batch_norm_gradient', which reads other inputs in version 2; make the file anew"},
            {R"("belfry": 1)", R"("belfry": 2)", "small.json:2: /belfry: the file is of format 2"},
            {R"("belfry": 1,)", R"("belfry": 1, "functions": [],)", "small.json:2: /functions: \"functions\" is reserved"},
            {R"([3, 2])", R"([3, 2.0])", "small.json:9: /variables/0/shape/1: must be an integer, not the float 2.0"},

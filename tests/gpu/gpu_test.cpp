@@ -110,11 +110,11 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
     const Value x = b.input("x", t, {kBatch, 40}), w = b.input("w", t, {40, 24}), bias = b.input("b", t, {24});
     return matmul(x, w) + bias;
   };
-  auto norm_slope = [](Builder& b, DType t, std::int64_t n) {
+  auto norm_slope = [](Builder& b, DType t, std::int64_t n, const char* activation = "none") {
     const DType wide = is_half(t) ? f32 : t;
     const Value dy = b.input("dy", t, {kBatch, 30, n}), y = b.input("y", t, {kBatch, 30, n}), x = b.input("x", t, {kBatch, 30, n});
-    const Value gamma = b.input("gamma", wide, {n}), mean = b.input("mean", wide, {n}), variance = b.input("variance", wide, {n});
-    return emit("batch_norm_gradient", {x, gamma, mean, variance, relu_gradient(dy, y)}, {}, {});
+    const Value gamma = b.input("gamma", wide, {n}), beta = b.input("beta", wide, {n}), mean = b.input("mean", wide, {n}), variance = b.input("variance", wide, {n});
+    return emit("batch_norm_gradient", {x, gamma, beta, mean, variance, relu_gradient(dy, y)}, {{"activation", activation}}, {});
   };
   const std::vector<std::function<Value(Builder&, DType)>> groups = {
       dense, [&](Builder& b, DType t) { return gelu(dense(b, t), true); }, [](Builder& b, DType t) {
@@ -125,7 +125,7 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
         const Value x = b.input("x", t, {kBatch, 30, 24}), gamma = b.input("gamma", wide, {24}), beta = b.input("beta", wide, {24}), mean = b.input("mean", wide, {24}), variance = b.input("variance", wide, {24});
         const Value shortcut = b.input("shortcut", t, {kBatch, 30, 24});
         return relu6(batch_norm(x, gamma, beta, mean, variance) + shortcut);
-      }, [&](Builder& b, DType t) { return norm_slope(b, t, 24); }, [](Builder& b, DType t) {
+      }, [&](Builder& b, DType t) { return norm_slope(b, t, 24); }, [&](Builder& b, DType t) { return norm_slope(b, t, 24, "relu6"); }, [](Builder& b, DType t) {
         const DType wide = is_half(t) ? f32 : t;
         const Value x = b.input("x", t, {kBatch, 30, 24}), mean = b.input("mean", wide, {kBatch, 30}), inverse = b.input("inverse", wide, {kBatch, 30}), dy = b.input("dy", t, {kBatch, 30, 24});
         const Value gamma = b.input("gamma", wide, {24}), shortcut = b.input("shortcut", t, {kBatch, 30, 24});

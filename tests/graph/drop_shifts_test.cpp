@@ -55,7 +55,7 @@ TEST(DropShifts, takes_the_bias_before_a_norm_and_the_sum_behind_its_gradient) {
 }
 
 TEST(DropShifts, needs_no_bias_for_the_sum_and_no_gradient_for_the_bias) {
-  const Graph summed = dropped(normed(f32, [](Normed& n) { n.b.update(n.b.variable("slot", {6}, {.trainable = false}), square(reduce_sum(emit("batch_norm_gradient", {n.sum, {}, n.y.output(1), n.y.output(2), square(n.y)}, {}, {}), {.axes = {0, 1, 2}}))); },
+  const Graph summed = dropped(normed(f32, [](Normed& n) { n.b.update(n.b.variable("slot", {6}, {.trainable = false}), square(reduce_sum(emit("batch_norm_gradient", {n.sum, {}, {}, n.y.output(1), n.y.output(2), square(n.y)}, {}, {}), {.axes = {0, 1, 2}}))); },
                                       [](Normed& n) { return conv2d(n.x, n.filter); }));
   EXPECT_EQ(count(summed, "reduce_sum", "batch_norm_gradient"), 0);
   const Graph forward = dropped(without_training(normed(f32)));
@@ -126,11 +126,11 @@ TEST(DropShifts, leaves_what_others_read_or_ask_for_or_the_step_decides) {
   }
   // Sums that are asked for, over other axes, or of a gradient by others' statistics.
   for (const std::function<void(Normed&)>& more : std::vector<std::function<void(Normed&)>>{
-           [](Normed& n) { n.b.metric("sum", reduce_sum(emit("batch_norm_gradient", {n.sum, {}, n.y.output(1), n.y.output(2), n.sum}, {}, {}), {.axes = {0, 1, 2}})); },
-           [](Normed& n) { n.b.metric("sum", square(reduce_sum(emit("batch_norm_gradient", {n.sum, {}, n.y.output(1), n.y.output(2), n.sum}, {}, {}), {.axes = {0, 2}}))); },
-           [](Normed& n) { n.b.metric("sum", square(reduce_sum(emit("batch_norm_gradient", {n.sum, {}, n.y.output(2), n.y.output(1), n.sum}, {}, {}), {.axes = {0, 1, 2}}))); },
-           [](Normed& n) { n.b.metric("sum", square(reduce_sum(emit("batch_norm_gradient", {n.y, {}, n.y.output(1), n.y.output(2), n.sum}, {}, {}), {.axes = {0, 1, 2}}))); },
-           [](Normed& n) { n.b.metric("sum", square(reduce_sum(emit("batch_norm_gradient", {n.sum, {}, n.y.output(1), n.y.output(2), n.sum}, {}, {}).output(1), {.axes = {0}}))); }}) {
+           [](Normed& n) { n.b.metric("sum", reduce_sum(emit("batch_norm_gradient", {n.sum, {}, {}, n.y.output(1), n.y.output(2), n.sum}, {}, {}), {.axes = {0, 1, 2}})); },
+           [](Normed& n) { n.b.metric("sum", square(reduce_sum(emit("batch_norm_gradient", {n.sum, {}, {}, n.y.output(1), n.y.output(2), n.sum}, {}, {}), {.axes = {0, 2}}))); },
+           [](Normed& n) { n.b.metric("sum", square(reduce_sum(emit("batch_norm_gradient", {n.sum, {}, {}, n.y.output(2), n.y.output(1), n.sum}, {}, {}), {.axes = {0, 1, 2}}))); },
+           [](Normed& n) { n.b.metric("sum", square(reduce_sum(emit("batch_norm_gradient", {n.y, {}, {}, n.y.output(1), n.y.output(2), n.sum}, {}, {}), {.axes = {0, 1, 2}}))); },
+           [](Normed& n) { n.b.metric("sum", square(reduce_sum(emit("batch_norm_gradient", {n.sum, {}, {}, n.y.output(1), n.y.output(2), n.sum}, {}, {}).output(1), {.axes = {0}}))); }}) {
     const Graph g = normed(f32, more), before = plain(g), after = dropped(g);
     EXPECT_EQ(count(before, "reduce_sum", "batch_norm_gradient"), 2);
     EXPECT_EQ(count(after, "reduce_sum", "batch_norm_gradient"), 1);

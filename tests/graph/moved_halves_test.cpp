@@ -49,5 +49,27 @@ TEST(MixedPrecision, rounds_before_it_moves_what_is_wanted_as_halves_alone) {
   EXPECT_EQ(got.state, want.state);
 }
 
+/// The slopes of what halves were computed in, whatever their dy is: that is rounded before it is spread. What sums rows stays f32, and so do norms of f32.
+TEST(MixedPrecision, takes_slopes_in_the_halves_of_what_they_are_of) {
+  Builder b("means");
+  b.precision(bf16);
+  Value y = relu(nn::batch_norm(conv2d(b.input("image", f32, {kBatch, 6, 8, 4}), b.variable("filter", {3, 3, 4, 8}, {.init = "glorot_uniform"}))) + b.variable("row", {8}));
+  Value stream = reduce_mean(y, {.axes = {1, 2}}), wide = nn::layer_norm(stream * b.variable("gain", {8}));
+  b.minimize(mean(square(wide)), Sgd{.learning_rate = 0.1});
+  const Graph g = run_passes(training_passes(), std::move(b).build());
+  auto types = [&](const std::string& op) {
+    std::vector<DType> out;
+    for (const Node& n : g.nodes())
+      if (n.op->name == op && n.role == Role::backward)
+        for (const TensorType& t : n.types) out.push_back(t.dtype);
+    return out;
+  };
+  EXPECT_EQ(types("broadcast_like"), (std::vector<DType>{f32, bf16})) << "of the loss and of the mean";
+  EXPECT_EQ(types("relu_gradient"), (std::vector<DType>{bf16}));
+  EXPECT_EQ(types("batch_norm_gradient"), (std::vector<DType>{bf16, f32, f32}));
+  EXPECT_EQ(types("layer_norm_gradient"), (std::vector<DType>{f32, f32, f32}));
+  EXPECT_EQ(to_text(mixed_precision(g)), to_text(g)) << "a second time";
+}
+
 }  // namespace
 }  // namespace belfry::test

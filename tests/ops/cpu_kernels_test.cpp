@@ -138,7 +138,7 @@ const std::vector<KernelCase>& cases() {
     for (Shape x : {Shape{B, 6}, Shape{B, 5, 4, 3}, Shape{700, 33}, Shape{1, 3}}) {
       TensorType channel = real({x.back()});
       add({"block_batch_norm", "batch_norm", {real(x), channel, channel, channel, channel}, {}, 2e-6});
-      add({"block_batch_norm", "batch_norm_gradient", {real(x), channel, channel, channel, real(x)}, {}, 2e-6});
+      for (const char* activation : {"none", "relu", "relu6"}) add({"block_batch_norm", "batch_norm_gradient", {real(x), channel, channel, channel, channel, real(x)}, {{"activation", activation}}, 2e-6});
     }
     for (Shape x : {Shape{B, 6}, Shape{B, 5, 33}, Shape{700, 40}}) {
       TensorType row = real({x.back()}), moment = real(Shape(x.begin(), x.end() - 1));

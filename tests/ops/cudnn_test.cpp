@@ -80,7 +80,7 @@ std::vector<Named> cases() {
   const TensorType channel = real({8});
   out.push_back({"batch_norm", {"cudnn", "batch_norm", {real({kBatch, 4, 3, 8}), channel, channel, channel, channel}, {{"epsilon", 1e-3}, {"sync", false}}}});
   out.push_back({"batch_norm of rows", {"cudnn", "batch_norm", {real({kBatch, 8}), channel, channel, channel, channel}, {{"epsilon", 1e-3}, {"sync", false}}}});
-  out.push_back({"batch_norm_gradient", {"cudnn", "batch_norm_gradient", {real({kBatch, 4, 3, 8}), channel, channel, channel, real({kBatch, 4, 3, 8})}, {{"epsilon", 1e-3}, {"sync", false}}}});
+  out.push_back({"batch_norm_gradient", {"cudnn", "batch_norm_gradient", {real({kBatch, 4, 3, 8}), channel, channel, channel, channel, real({kBatch, 4, 3, 8})}, {{"epsilon", 1e-3}, {"sync", false}}}});
   return out;
 }
 
@@ -107,7 +107,7 @@ TEST(Cudnn, ComputesWhatIsLeftOutOfBatchNorm) {
   forward.request.wanted = {true, false, true, false};
   expect_as_reference(sequence_of(forward.request), forward.request, forward.inputs, "statistics that nobody reads");
   // Without gamma: as with one of ones.
-  Asked backward({"cudnn", "batch_norm_gradient", {real({kBatch, 4, 3, 8}), channel, channel, channel, real({kBatch, 4, 3, 8})}, {{"epsilon", 1e-3}, {"sync", false}}});
+  Asked backward({"cudnn", "batch_norm_gradient", {real({kBatch, 4, 3, 8}), channel, channel, channel, channel, real({kBatch, 4, 3, 8})}, {{"epsilon", 1e-3}, {"sync", false}}});
   std::fill(backward.inputs[1].data<float>().begin(), backward.inputs[1].data<float>().end(), 1.0f);
   std::vector<HostTensor> wanted = by_reference(backward.request, backward.inputs);
   backward.request.inputs[1] = {f32, {0}};
@@ -239,7 +239,7 @@ TEST(Cudnn, TakesHalvesInNorms) {
   if (!target) GTEST_SKIP() << why;
   const TensorType channel = real({8}), data{bf16, {kBatch, 4, 4, 8}};
   const Attributes norm = {{"epsilon", 1e-3}, {"sync", false}};
-  for (const KernelCase& c : {KernelCase{"", "batch_norm", {data, channel, channel, channel, channel}, norm}, KernelCase{"", "batch_norm_gradient", {data, channel, channel, channel, data}, norm}}) {
+  for (const KernelCase& c : {KernelCase{"", "batch_norm", {data, channel, channel, channel, channel}, norm}, KernelCase{"", "batch_norm_gradient", {data, channel, channel, channel, channel, data}, norm}}) {
     Asked asked(c);
     const Sequence s = sequence_of(asked.request);
     ASSERT_EQ(s.refusal, "") << c.op;
@@ -255,8 +255,9 @@ TEST(Cudnn, TakesHalvesInNorms) {
     const TensorType few{type, {kBatch, 4, 4, channels}}, each = real({channels});
     const std::string refusal = fmt::format("{} channels are no multiple of {}, which cuDNN's norms read at a time", channels, type == f32 ? 4 : 8);
     EXPECT_EQ(sequence_of(Asked(KernelCase{"", "batch_norm", {few, each, each, each, each}, norm}).request).refusal, refusal);
-    EXPECT_EQ(sequence_of(Asked(KernelCase{"", "batch_norm_gradient", {few, each, each, each, few}, norm}).request).refusal, refusal);
+    EXPECT_EQ(sequence_of(Asked(KernelCase{"", "batch_norm_gradient", {few, each, each, each, each, few}, norm}).request).refusal, refusal);
   }
+  EXPECT_EQ(sequence_of(Asked(KernelCase{"", "batch_norm_gradient", {data, channel, channel, channel, channel, data}, {{"activation", "relu"}}}).request).refusal, "dy is of an activation behind it");
   Asked other(KernelCase{"", "batch_norm", {data, channel, channel, channel, channel}, norm});
   other.request.inputs[1].dtype = bf16;
   EXPECT_EQ(sequence_of(other.request).refusal, "its data are of several dtypes, or its parameters are not f32");

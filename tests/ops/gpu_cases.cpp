@@ -189,7 +189,7 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
   }
   // Channels in packs and not, rows in one block and several; cuDNN's norms read runs of 16 bytes.
   if (op == "batch_norm" || op == "batch_norm_gradient") {
-    auto of = [&](const char* name, DType t, Shape x, double middle = 0, bool parameters = true) {
+    auto of = [&](const char* name, DType t, Shape x, double middle = 0, bool parameters = true, const char* activation = "none") {
       const Shape channels{x.back()};
       const CaseInput data{{t, std::move(x)}, middle - 2, middle + 2};
       const TensorType c{f32, channels};
@@ -197,11 +197,17 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
       gamma.given = beta.given = parameters;
       const double tolerance = is_half(t) ? 0x1p-6 : middle != 0 ? 1e-5 : 1e-4;
       if (op == "batch_norm") return OpCase{.name = name, .inputs = {data, gamma, beta, real(channels), positive(channels)}, .outputs = {data.type, c, c, c}, .tolerance = tolerance, .keep_dtypes = t != f32};
-      return OpCase{.name = name, .inputs = {data, gamma, {c, middle - 2, middle + 2}, positive(channels), {data.type}}, .outputs = {data.type, c, c}, .tolerance = tolerance, .keep_dtypes = t != f32};
+      if (activation != std::string("none")) beta.low = -2, beta.high = 8;  // so that y lies beyond both edges
+      return OpCase{.name = name, .attributes = {{"activation", activation}}, .inputs = {data, gamma, beta, {c, middle - 2, middle + 2}, positive(channels), {data.type}}, .outputs = {data.type, c, c}, .tolerance = tolerance, .keep_dtypes = t != f32};
     };
-    return {of("pictures of eight channels", f32, {B, 5, 7, 8}), of("rows of eight channels", f32, {B, 8}), of("eight channels as they are", f32, {B, 2, 3, 8}, 0, false), of("halves", bf16, {B, 5, 7, 8}),
+    std::vector<OpCase> out = {of("pictures of eight channels", f32, {B, 5, 7, 8}), of("rows of eight channels", f32, {B, 8}), of("eight channels as they are", f32, {B, 2, 3, 8}, 0, false), of("halves", bf16, {B, 5, 7, 8}),
             of("halves one by one", f16, {B, 5, 7, 5}), of("packs in blocks", f32, {B, 40, 40, 8}), of("halves in blocks", f16, {B, 30, 30, 16}), of("columns of packs", f32, {B, 100, 136}),
             of("more blocks than lanes", f32, {9000, 33}), of("a large mean", f32, {B, 40, 40, 6}, 1e3)};
+    if (op == "batch_norm_gradient")
+      for (const OpCase& c : {of("behind relu", f32, {B, 5, 7, 8}, 0, true, "relu"), of("behind relu6, one by one", f32, {B, 41, 5}, 0, true, "relu6"), of("behind relu6, halves", bf16, {B, 30, 30, 16}, 0, true, "relu6"),
+                              of("behind relu, as they are", f16, {B, 2, 3, 8}, 0, false, "relu")})
+        out.push_back(c);
+    return out;
   }
   if (op == "adam_rate") return {{.name = "a late step", .inputs = {positive({}), {{i64, {}}, 0, 0, 100000}}, .outputs = {{f32, {}}}}};
   if (op == "argmax") return {{.name = "a block per row", .inputs = {real({B, 1500})}, .outputs = {{i32, {B}}}}, {.name = "equals", .attributes = {{"last", true}}, .inputs = {whole_numbers({B, 90})}, .outputs = {{i32, {B}}}}};

@@ -66,7 +66,7 @@ Graph sums_of_batch_norm(const SumsForm& f, bool kept) {
   Builder b("batch_norm");
   const Value x = b.input("x", f.type, f.x), slope = b.input("dy", f.type, f.x), row = b.input("row", wide, {f.x.back()});
   const Value norm = batch_norm(x, row, row, row, row), dy = f.tree ? relu_gradient(slope, b.input("y", f.type, f.x)) : slope;
-  const Value dx = emit("batch_norm_gradient", {x, f.parameters ? row : Value{}, norm.output(1), norm.output(2), dy}, {}, {});
+  const Value dx = emit("batch_norm_gradient", {x, f.parameters ? row : Value{}, row, norm.output(1), norm.output(2), dy}, {{"activation", f.tree ? "none" : "relu"}}, {});
   Integers axes;
   for (std::size_t a = 0; a + 1 < f.x.size(); ++a) axes.push_back(static_cast<std::int64_t>(a));
   b.output(reduce_sum(dx, {.axes = axes}));
@@ -99,7 +99,7 @@ Graph fed_batch_norm(const SumsForm& f, std::int64_t read, bool summed) {
   auto in = [&](const char* name) { return b.input(name, f.type, f.x); };
   const Value x = in("x"), row = b.input("row", wide, {f.x.back()}), norm = batch_norm(x, row, row, row, row), first = in("first");
   const Value dy = read == 1 ? abs(first) : read == 2 ? first + in("second") : read == 3 ? relu_gradient(add_n({first, in("second")}), in("y")) : relu(add_n({first, in("second"), in("third")}) * in("fourth"));
-  const Value dx = emit("batch_norm_gradient", {x, f.parameters ? row : Value{}, norm.output(1), norm.output(2), dy}, {}, {}), w = b.input("w", f.type, {f.x.back(), 2});
+  const Value dx = emit("batch_norm_gradient", {x, f.parameters ? row : Value{}, row, norm.output(1), norm.output(2), dy}, {{"activation", read == 1 ? "none" : read == 3 ? "relu6" : "relu"}}, {}), w = b.input("w", f.type, {f.x.back(), 2});
   Integers axes;
   for (std::size_t a = 0; a + 1 < f.x.size(); ++a) axes.push_back(static_cast<std::int64_t>(a));
   if (summed) b.output(reduce_sum(dx, {.axes = axes}));
@@ -224,7 +224,7 @@ TEST(KeptGroups, have_the_bits_of_their_members_in_generated_kernels) {
       ++over_inputs;
     }
     const std::ptrdiff_t dy = place_of_dy(c);
-    for (std::size_t i = 0; dy >= 0 && i + 4 < d.inputs.size(); ++i, ++dy_over_inputs)  // what its tree reads
+    for (std::size_t i = 0; dy >= 0 && i + 5 < d.inputs.size(); ++i, ++dy_over_inputs)  // what its tree reads
       for (Prepared* kernel : {c.whole.get(), c.in_turn.get()}) EXPECT_EQ(d.run(*kernel, c.scratch, 0, static_cast<int>(i), static_cast<std::size_t>(dy)), want) << c.what << ", dy over input " << i;
   }
   EXPECT_GT(over_inputs, 50);
@@ -310,7 +310,7 @@ TEST(KeptGroups, have_no_other_sums_beside_a_batch_norm) {
   auto chosen = [&](std::int64_t channels, const std::function<Value(Value, Value)>& summed) {
     Builder b("norm");
     const Value x = b.input("x", f32, {kBatch, 3, channels}), row = b.input("row", f32, {channels}), norm = batch_norm(x, row, row, row, row);
-    const Value dx = emit("batch_norm_gradient", {x, row, norm.output(1), norm.output(2), x}, {}, {}), sum = summed(norm, dx);
+    const Value dx = emit("batch_norm_gradient", {x, row, {}, norm.output(1), norm.output(2), x}, {}, {}), sum = summed(norm, dx);
     b.output(sum), b.output(dx), b.output(norm);
     const Graph g = std::move(b).build();
     EXPECT_EQ(find_gpu_groups(g).size(), channels == 8 && g.node(sum.id.node).inputs[0] == dx.id && g.node(sum.id.node).attributes.integers("axes").size() == 2 ? 1u : 0u);

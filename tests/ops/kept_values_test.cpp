@@ -126,7 +126,7 @@ TEST(KeptValues, of_slopes_are_of_one_type_and_of_few_values) {
     Builder b("net");
     auto in = [&](const char* name) { return b.input(name, t, {kBatch, 3, 8}); };
     const Value row = b.input("row", f32, {8}), dy = tree(b, in), x = twice ? dy : in("x");
-    b.output(b.graph().add("batch_norm_gradient", {x, row, row, row, dy}, {}));
+    b.output(b.graph().add("batch_norm_gradient", {x, row, {}, row, row, dy}, {}));
     b.output(fetched ? dy : softmax(is_half(dy.dtype()) ? cast(dy, f32) : dy));
     if (!fetched && is_half(dy.dtype())) b.output(matmul(dy, b.input("w", t, {8, 2})));
     return groups_of_gradients(std::move(b).build());
@@ -191,7 +191,7 @@ TEST(KeptValues, of_slopes_are_given_beside_dx_in_plans_which_files_hold) {
       EXPECT_EQ(plan.value(n->outputs[3]).state, rows(0));
       EXPECT_TRUE(plan.value(n->outputs[1]).state.is_partial());
       // Over what the tree reads, never over x; dx over x alone.
-      const auto of_tree = static_cast<int>(n->inputs.size()) - 4;
+      const auto of_tree = static_cast<int>(n->inputs.size()) - 5;
       for (auto [k, i] : in_place_pairs(plan, *n)) EXPECT_TRUE(k == 3 ? i < of_tree : k == 0 && i == of_tree) << k << " over " << i;
       EXPECT_FALSE(in_place_pairs(plan, *n).empty());
       const double each = static_cast<double>(local_type(plan.value(n->outputs[0]), plan.share(0)).bytes());

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <setjmp.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <fstream>
 #include <set>
 #include <stdexcept>
+#include <utility>
 
 namespace belfry::test {
 
@@ -33,12 +35,14 @@ struct Meeting {
   int times = 0;                       ///< that all have arrived
 };
 
-/// The threads of one block, each with a stack of its own; one runs until it waits.
+void body();
+
+/// The threads of one block, each with a stack of its own; one runs until it waits. A context begins a stack; from then on it is left and entered by jumps, which make no call of the system.
 struct Block {
-  std::array<ucontext_t, kMost> contexts;
-  ucontext_t back;
+  std::array<jmp_buf, kMost> left;
+  jmp_buf back;
   std::vector<char> stacks = std::vector<char>(kMost * kStack);
-  std::array<bool, kMost> done{};
+  std::array<bool, kMost> begun{}, done{};
   Meeting whole;
   std::array<Meeting, kMost / 32> warps;
   alignas(16) char values[kMost][16];
@@ -50,7 +54,18 @@ struct Block {
   void resume(std::size_t t) {
     current = t;
     state->thread.x = static_cast<unsigned>(t);
-    swapcontext(&back, &contexts[t]);
+    if (_setjmp(back) != 0) return;
+    if (std::exchange(begun[t], true)) _longjmp(left[t], 1);
+    ucontext_t first;
+    getcontext(&first);
+    first.uc_stack.ss_sp = stacks.data() + t * kStack;
+    first.uc_stack.ss_size = kStack;
+    first.uc_link = nullptr;
+    makecontext(&first, body, 0);
+    setcontext(&first);
+  }
+  void leave() {
+    if (_setjmp(left[current]) == 0) _longjmp(back, 1);
   }
 };
 Block& block() {
@@ -58,12 +73,14 @@ Block& block() {
   return b;
 }
 
+/// What a stack runs: its thread of one block after the other.
 void body() {
-  Block& b = block();
-  b.run(b.words);
-  b.done[b.current] = true;
-  ++b.whole.ended;
-  ++b.warps[b.current / 32].ended;
+  for (Block& b = block();; b.leave()) {
+    b.run(b.words);
+    b.done[b.current] = true;
+    ++b.whole.ended;
+    ++b.warps[b.current / 32].ended;
+  }
 }
 
 /// Until every thread of the warp (or block) has come as often. A thread that has ended never comes: the test would not end, so it is an error.
@@ -81,7 +98,7 @@ void wait_for(int threads) {
       std::fprintf(stderr, "a thread of the kernel ended where others wait for it\n");
       std::abort();
     }
-    swapcontext(&b.contexts[me], &b.back);
+    b.leave();
   }
 }
 
@@ -90,13 +107,6 @@ void run_block_together(unsigned threads) {
   b.done.fill(false);
   b.whole = {};
   b.warps.fill({});
-  for (std::size_t t = 0; t < threads; ++t) {
-    getcontext(&b.contexts[t]);
-    b.contexts[t].uc_stack.ss_sp = b.stacks.data() + t * kStack;
-    b.contexts[t].uc_stack.ss_size = kStack;
-    b.contexts[t].uc_link = &b.back;
-    makecontext(&b.contexts[t], body, 0);
-  }
   for (bool left = true; left;) {
     left = false;
     for (std::size_t t = 0; t < threads; ++t)

@@ -3,25 +3,8 @@
 
 /// Whole here, so that a product in the warp is held to its references as closely as others.
 static inline float to_tf32(float x) { return x; }
-/// Lane l of a product of 16 x 8 has of a rows l/4 and l/4 + 8 at columns l%4, then l%4 + 4; of b rows l%4 and l%4 + 4 of column l/4; of c rows l/4, then l/4 + 8 at columns 2(l%4) and one more (PTX: mma.m16n8k8).
-static inline void multiply_in_warp(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
-  const unsigned warp = threadIdx.x / 32 * 32, lane = threadIdx.x % 32;
-  float of[32][6];
-  memcpy(belfry_thread.values[threadIdx.x], &a, sizeof a);
-  belfry_thread.wait(32);
-  for (int l = 0; l < 32; ++l) memcpy(of[l], belfry_thread.values[warp + l], sizeof a);
-  belfry_thread.wait(32);
-  memcpy(belfry_thread.values[threadIdx.x], &b, sizeof b);
-  belfry_thread.wait(32);
-  for (int l = 0; l < 32; ++l) memcpy(of[l] + 4, belfry_thread.values[warp + l], sizeof b);
-  belfry_thread.wait(32);
-  for (unsigned k = 0; k < 8; ++k)
-    for (unsigned i = 0; i < 4; ++i) {
-      const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-      c[i] += of[row % 8 * 4 + k % 4][row / 8 + k / 4 * 2] * of[column * 4 + k % 4][4 + k / 4];
-    }
-}
-/// The same of words of PER elements each, of which `element(word, k)` is the k-th.
+/// Of words of PER elements each, of which `element(word, k)` is the k-th. Lane l of a product of 16 x 8 has of a rows l/4 and l/4 + 8 at columns l%4, then l%4 + 4; of b rows l%4 and l%4 + 4 of column l/4; of c rows
+/// l/4, then l/4 + 8 at columns 2(l%4) and one more (PTX: mma.m16n8k8, and k16 of halves in pairs).
 template <int PER, class Element> void host_multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], Element element) {
   const unsigned warp = threadIdx.x / 32 * 32, lane = threadIdx.x % 32;
   unsigned of[32][6];
@@ -38,6 +21,15 @@ template <int PER, class Element> void host_multiply(float (&c)[4], const unsign
       const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2, left = of[row % 8 * 4 + k % 4][row / 8 + k / 4 * 2], right = of[column * 4 + k % 4][4 + k / 4];
       for (int e = 0; e < PER; ++e) c[i] += element(left, e) * element(right, e);
     }
+}
+static inline void multiply_in_warp(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
+  unsigned left[4], right[2];
+  memcpy(left, a, sizeof left), memcpy(right, b, sizeof right);
+  host_multiply<1>(c, left, right, [](unsigned word, int) {
+    float x;
+    memcpy(&x, &word, sizeof x);
+    return x;
+  });
 }
 static inline void load_matrices(float (&to)[4], const float* row) {
   for (unsigned m = 0; m < 4; ++m) to[m] = host_exchange(row, threadIdx.x / 32 * 32 + m * 8 + threadIdx.x % 32 / 4)[threadIdx.x % 4];
