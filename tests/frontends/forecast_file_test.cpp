@@ -169,7 +169,7 @@ TEST(Scores, of_placements_that_compute_again_are_those_of_their_plans) {
 
 TEST(Scores, of_placements_that_compute_stretches_again_are_those_of_their_plans) {
   SessionOptions options{.library = standard_library()};
-  options.recompute.stretches = 5;
+  options.recompute.stretches = 6;
   auto of = [&](int towers) { return Session(net_named("mobilenet_v2").build(options.library->ops), to_strategy(Single{.device = cpu(0), .towers = towers, .threads = 1}), options); };
   Session one = of(1), six = of(6);
   const PlacedGraph& plan = six.plan(6);
