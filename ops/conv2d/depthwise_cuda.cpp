@@ -5,29 +5,14 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/fusion_group.h>
-#include <belfry/ops/conv2d/join_parts_internal.h>
+#include <belfry/ops/conv2d/depthwise_cuda_internal.h>
 #include <belfry/ops/cuda/elementwise_internal.h>
 #include <belfry/ops/cuda_kernels.h>
-#include <belfry/ops/windows.h>
 
 namespace belfry {
 
 namespace {
 
-/// A convolution with a filter per channel, by its three tensors, whichever of them is the result.
-struct Depthwise {
-  Depthwise(const Attributes& a, const LocalType& x, const LocalType& filter, const LocalType& y)
-      : x(x.shape), y(y.shape), channels(x.shape[3]), s(x.shape, filter.shape[0], filter.shape[1], a.integers("strides"), a) {}
-  Extents x, y;
-  std::int64_t channels;
-  Sliding s;
-};
-
-/// Memory moves all that is read and written once; so a thread makes several neighbours in a row of pictures, of as many channels as 16 bytes hold. F: halves are multiplied and added in f32.
-const char* const kTypes = R"(
-inline F value(T x) { return convert<F>(x); }
-inline bool inside(I at, I size) { return at >= 0 && at < size; }
-)";
 /// N elements side by side, in packs of no more than 16 bytes.
 const char* const kElements = R"(
 template <class E, int N> struct Elements {
@@ -43,15 +28,17 @@ template <int N> void slide(const Args& a) {
   const I packs = (I)a.channels / N, toh = (I)a.toh, tow = (I)a.tow, fromh = (I)a.fromh, fromw = (I)a.fromw, runs = (tow + RUN - 1) / RUN;
   for (I u = (I)blockIdx.x * blockDim.x + threadIdx.x; u < (I)a.pictures * toh * runs * packs; u += (I)gridDim.x * blockDim.x) {
     const I c = u % packs, q = u / packs % runs * RUN, p = u / packs / runs % toh, picture = u / packs / runs / toh;
-    const I from = picture * fromh * fromw * packs + c;
     const Pack<T, N>* filter = (const Pack<T, N>*)a.in[FILTER] + c;
     const Source<N> source(a, c);
     F sum[RUN][N] = {};
 #pragma unroll
     for (int i = 0; i < WINDOW_H; ++i) {
-      const I row = p * STRIDE_H - (I)a.before_h + i * DILATION_H;
+      const I row = p * STRIDE_H - (I)a.before_h + i * DILATION_H, line = (picture * fromh + row) * fromw;
       if (!inside(row, fromh)) continue;
       F w[WINDOW_W][N];
+      Pack<T, N> v[SPAN];
+#pragma unroll
+      for (int t = 0; t < SPAN; ++t) v[t] = source.load(a, (line + nearest(q * STRIDE_W - (I)a.before_w + t, fromw)) * packs + c);
 #pragma unroll
       for (int j = 0; j < WINDOW_W; ++j) {
         const Pack<T, N> tap = filter[(FLIPPED ? (WINDOW_H - 1 - i) * WINDOW_W + WINDOW_W - 1 - j : i * WINDOW_W + j) * packs];
@@ -59,17 +46,15 @@ template <int N> void slide(const Args& a) {
         for (int k = 0; k < N; ++k) w[j][k] = convert<F>(tap.e[k]);
       }
 #pragma unroll
-      for (int t = 0; t < (RUN - 1) * STRIDE_W + (WINDOW_W - 1) * DILATION_W + 1; ++t) {
-        const I column = q * STRIDE_W - (I)a.before_w + t;
-        if (!inside(column, fromw)) continue;
-        const Pack<T, N> v = source.load(a, from + (row * fromw + column) * packs);
+      for (int t = 0; t < SPAN; ++t) {
+        if (!inside(q * STRIDE_W - (I)a.before_w + t, fromw)) continue;
 #pragma unroll
         for (int r = 0; r < RUN; ++r) {
 #pragma unroll
           for (int j = 0; j < WINDOW_W; ++j) {
             if (t != r * STRIDE_W + j * DILATION_W) continue;
 #pragma unroll
-            for (int k = 0; k < N; ++k) sum[r][k] += value(v.e[k]) * w[j][k];
+            for (int k = 0; k < N; ++k) sum[r][k] = fma(value(v[t].e[k]), w[j][k], sum[r][k]);
           }
         }
       }
@@ -83,99 +68,6 @@ template <int N> void slide(const Args& a) {
   }
 }
 )";
-/// The gradient of x where windows step over pixels: from each window that holds one.
-const char* const kGiveBack = R"(
-template <int N> void give_back(const Args& a) {
-  const I packs = (I)a.channels / N, toh = (I)a.toh, tow = (I)a.tow, fromh = (I)a.fromh, fromw = (I)a.fromw;
-  for (I u = (I)blockIdx.x * blockDim.x + threadIdx.x; u < (I)a.pictures * toh * tow * packs; u += (I)gridDim.x * blockDim.x) {
-    const I c = u % packs, column = u / packs % tow + (I)a.before_w, row = u / packs / tow % toh + (I)a.before_h, picture = u / packs / tow / toh;
-    const Pack<T, N>* from = (const Pack<T, N>*)a.in[0] + picture * fromh * fromw * packs + c;
-    const Pack<T, N>* filter = (const Pack<T, N>*)a.in[1] + c;
-    F sum[N] = {};
-#pragma unroll
-    for (int i = 0; i < WINDOW_H; ++i) {
-      const I high = row - i * DILATION_H, p = high / STRIDE_H;
-      if (high < 0 || high % STRIDE_H || p >= fromh) continue;
-#pragma unroll
-      for (int j = 0; j < WINDOW_W; ++j) {
-        const I wide = column - j * DILATION_W, q = wide / STRIDE_W;
-        if (wide < 0 || wide % STRIDE_W || q >= fromw) continue;
-        const Pack<T, N> v = from[(p * fromw + q) * packs];
-        const Pack<T, N> w = filter[(i * WINDOW_W + j) * packs];
-#pragma unroll
-        for (int k = 0; k < N; ++k) sum[k] += value(v.e[k]) * convert<F>(w.e[k]);
-      }
-    }
-    Pack<T, N> out;
-#pragma unroll
-    for (int k = 0; k < N; ++k) out.e[k] = convert<T>(sum[k]);
-    ((Pack<T, N>*)a.out[0])[u] = out;
-  }
-}
-KERNEL void wide(const Args a) { give_back<16 / sizeof(T)>(a); }
-KERNEL void narrow(const Args a) { give_back<1>(a); }
-)";
-/// A block has 256 / LANES of the windows of its part, of LANES packs of channels; what they have is added in a tree, and the parts after that.
-const char* const kFilter = R"(
-enum { TAPS = WINDOW_H * WINDOW_W, AT_ONCE = 256 / LANES };
-template <int N> void parts(const Args& a) {
-  __shared__ F shared[256][N];
-  const I packs = (I)a.channels / N, yh = (I)a.yh, yw = (I)a.yw, xh = (I)a.xh, xw = (I)a.xw, groups = (packs + LANES - 1) / LANES, windows = (I)a.pictures * yh * yw;
-  const int lane = threadIdx.x % LANES, turn = threadIdx.x / LANES;
-  for (I b = blockIdx.x; b < (I)a.parts * groups; b += gridDim.x) {
-    const I part = b / groups, c = b % groups * LANES + lane, past = (part + 1) * (I)a.part < windows ? (part + 1) * (I)a.part : windows;
-    F sum[TAPS][N] = {};
-    if (c < packs) {
-      for (I window = part * (I)a.part + turn; window < past; window += AT_ONCE) {
-        const I q = window % yw, p = window / yw % yh, picture = window / yw / yh;
-        const Pack<T, N>* x = (const Pack<T, N>*)a.in[0] + picture * xh * xw * packs + c;
-        const Pack<T, N> dy = ((const Pack<T, N>*)a.in[1])[window * packs + c];
-#pragma unroll
-        for (int i = 0; i < WINDOW_H; ++i) {
-          const I row = p * STRIDE_H - (I)a.before_h + i * DILATION_H;
-          if (!inside(row, xh)) continue;
-#pragma unroll
-          for (int j = 0; j < WINDOW_W; ++j) {
-            const I column = q * STRIDE_W - (I)a.before_w + j * DILATION_W;
-            if (!inside(column, xw)) continue;
-            const Pack<T, N> v = x[(row * xw + column) * packs];
-#pragma unroll
-            for (int k = 0; k < N; ++k) sum[i * WINDOW_W + j][k] += value(v.e[k]) * value(dy.e[k]);
-          }
-        }
-      }
-    }
-#pragma unroll
-    for (int tap = 0; tap < TAPS; ++tap) {
-      __syncthreads();
-#pragma unroll
-      for (int k = 0; k < N; ++k) shared[threadIdx.x][k] = sum[tap][k];
-      for (int half = AT_ONCE / 2; half > 0; half /= 2) {
-        __syncthreads();
-        for (int k = 0; k < N && turn < half; ++k) shared[threadIdx.x][k] += shared[threadIdx.x + half * LANES][k];
-      }
-      for (int k = 0; k < N && turn == 0 && c < packs; ++k) ((F*)a.scratch)[(((i64)part * TAPS + tap) * packs + c) * N + k] = shared[threadIdx.x][k];
-    }
-  }
-}
-KERNEL void wide(const Args a) { parts<WIDTH_OF_PARTS>(a); }
-KERNEL void narrow(const Args a) { parts<1>(a); }
-)";
-
-Generated head_of(const KernelRequest& r, const Depthwise& d, DType t) {
-  Generated g(r);
-  // Places on the picture go a window beyond its edges.
-  const std::int64_t reach = std::max({elements(d.x), elements(d.y), d.x[1] + 2 * spread(d.s.window_h, d.s.dilation_h), d.x[2] + 2 * spread(d.s.window_w, d.s.dilation_w)});
-  g.type("T", t).type("F", is_half(t) ? f32 : t).type("I", reach < (std::int64_t{1} << 30) ? "int" : "i64");
-  for (auto [name, value] : {std::pair{"WINDOW_H", d.s.window_h}, {"WINDOW_W", d.s.window_w}, {"DILATION_H", d.s.dilation_h}, {"DILATION_W", d.s.dilation_w}}) g.head(fmt::format("#define {} (I){}", name, value));
-  g.number("pictures", d.x[0]).number("channels", d.channels);
-  return g;
-}
-
-std::int64_t width_of(DType t) { return 16 / static_cast<std::int64_t>(size_of(t)); }
-
-Generated& strides(Generated& g, std::int64_t h, std::int64_t w) { return g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}", h, w)); }
-
 auto core_of(const KernelRequest& r) { return std::find_if(r.members.begin(), r.members.end(), [](const Node* m) { return !fits_trees(*m->op); }); }
 
 /// A convolution, alone or in a group, apart from the tree that makes its x.
@@ -235,16 +127,16 @@ std::string beside_text(const DepthwiseGroup& r, Generated& g) {
                      o.values, o.kept, o.read, type, tree ? fmt::format("apply({}, {}a)", y, o.elements) : y, type);
 }
 
-/// `r` may be a group's.
+/// `r` may be a group's. A thread makes several neighbours in a row of pictures, so that what they share is read once.
 Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& from, const Extents& to, bool flipped) {
   const DepthwiseGroup whole(r);
   const DType t = whole.own.inputs[0].dtype;
-  const std::int64_t most = flipped || d.s.stride_w == 1 ? 4 : 2, run = to[2] >= most ? most : std::min<std::int64_t>(2, to[2]), width = width_of(t), runs = up(to[2], run) * to[1] * to[0];
-  Generated g = head_of(r, d, t);
-  strides(g, flipped ? 1 : d.s.stride_h, flipped ? 1 : d.s.stride_w).head(fmt::format("#define RUN {}\n#define FLIPPED {:d}\n#define FILTER {}", run, flipped, whole.filter));
+  const std::int64_t high = flipped ? 1 : d.s.stride_h, wide = flipped ? 1 : d.s.stride_w, run = wide == 1 && to[2] >= 4 ? 4 : std::min<std::int64_t>(2, to[2]), width = pack_of(t), runs = up(to[2], run) * to[1] * to[0];
+  Generated g = depthwise_head(r, d, t);
+  g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}\n#define RUN {}\n#define SPAN {}\n#define FLIPPED {:d}\n#define FILTER {}", high, wide, run, (run - 1) * wide + spread(d.s.window_w, d.s.dilation_w), flipped, whole.filter));
   g.number("fromh", from[1]).number("fromw", from[2]).number("toh", to[1]).number("tow", to[2]);
   g.number("before_h", flipped ? (d.s.window_h - 1) * d.s.dilation_h - d.s.h.before : d.s.h.before).number("before_w", flipped ? (d.s.window_w - 1) * d.s.dilation_w - d.s.w.before : d.s.w.before);
-  g.body(kTypes).body(kElements).body(source_text(whole, g)).body(beside_text(whole, g)).body(kSlide);
+  g.body(kElements).body(source_text(whole, g)).body(beside_text(whole, g)).body(kSlide);
   g.entries(fmt::format("{0} void wide(const Args a) {{ slide<16 / sizeof(T)>(a); }}\n{0} void narrow(const Args a) {{ slide<1>(a); }}\n", !whole.before.members.empty() && (t == f64 || d.s.window_h * d.s.window_w > 9) ? "KERNEL_AHEAD" : "KERNEL"));
   if (d.channels % width != 0) return g.launch("narrow", grid_for(runs * d.channels));
   std::vector<std::size_t> packed = {r.inputs.size()};
@@ -272,40 +164,7 @@ Generated forward(const KernelRequest& r) {
 
 Generated input_gradient(const KernelRequest& r) {
   const Depthwise d(*r.attributes, r.outputs[0], r.inputs[1], r.inputs[0]);
-  if (d.s.stride_h == 1 && d.s.stride_w == 1) return sliding(r, d, d.y, d.x, true);
-  const DType t = r.inputs[0].dtype;
-  const std::int64_t width = width_of(t), n = elements(d.x);
-  Generated g = head_of(r, d, t);
-  strides(g, d.s.stride_h, d.s.stride_w).number("fromh", d.y[1]).number("fromw", d.y[2]).number("toh", d.x[1]).number("tow", d.x[2]);
-  g.number("before_h", d.s.h.before).number("before_w", d.s.w.before).body(kTypes).body(kGiveBack);
-  if (d.channels % width != 0) return g.launch("narrow", grid_for(n));
-  return g.launch("wide", grid_for(n / width), {0, 1, r.inputs.size()}, "narrow", grid_for(n));
-}
-
-/// How the windows are cut into parts, by the shape alone.
-struct Parts {
-  Parts(const Depthwise& d, DType t) : width(d.channels % std::min<std::int64_t>(width_of(t), 4) == 0 ? std::min<std::int64_t>(width_of(t), 4) : 1) {
-    const std::int64_t packs = d.channels / width, windows = d.y[0] * d.y[1] * d.y[2];
-    while (lanes < 32 && lanes < packs) lanes *= 2;
-    groups = up(packs, lanes);
-    part = std::max(up(windows, 512), 8 * 256 / lanes);
-    count = std::max<std::int64_t>(1, up(windows, part));
-  }
-  std::int64_t width, lanes = 4, groups = 0, part = 0, count = 0;
-};
-
-Generated filter_gradient(const KernelRequest& r) {
-  const Depthwise d(*r.attributes, r.inputs[0], r.outputs[0], r.inputs[1]);
-  const DType t = r.inputs[0].dtype;
-  const Parts p(d, t);
-  const std::int64_t n = r.outputs[0].elements();
-  Generated g = head_of(r, d, t);
-  strides(g, d.s.stride_h, d.s.stride_w).type("Y", r.outputs[0].dtype).head(fmt::format("#define LANES {}\n#define WIDTH_OF_PARTS {}", p.lanes, p.width));
-  g.number("xh", d.x[1]).number("xw", d.x[2]).number("yh", d.y[1]).number("yw", d.y[2]).number("before_h", d.s.h.before).number("before_w", d.s.w.before);
-  g.number("parts", p.count).number("part", p.part).number("elements", n).body(kTypes).body(kFilter).body(kJoinParts);
-  const Grid grid{std::min<std::int64_t>(p.count * p.groups, 16384), 256};
-  g.launch("wide", grid, p.width > 1 ? std::vector<std::size_t>{0, 1} : std::vector<std::size_t>{}, "narrow", grid);
-  return g.launch("join", {up(n, 32), 256});
+  return d.s.stride_h == 1 && d.s.stride_w == 1 ? sliding(r, d, d.y, d.x, true) : depthwise_gradient_of_steps(r, d);
 }
 
 std::string objection(const KernelRequest& r, const LocalType& x, const LocalType& filter, const LocalType& y) {
@@ -360,17 +219,14 @@ std::vector<Kernel> conv2d_generated_cuda(const GpuCodeRef& code) {
     Generated (*made)(const KernelRequest&);
   };
   std::vector<Kernel> out;
-  for (const Direction& d : {Direction{"conv2d", 0, 1, 9, forward}, Direction{"conv2d_input_gradient", 9, 1, 0, input_gradient}, Direction{"conv2d_filter_gradient", 0, 9, 1, filter_gradient}})
+  for (const Direction& d : {Direction{"conv2d", 0, 1, 9, forward}, Direction{"conv2d_input_gradient", 9, 1, 0, input_gradient}, Direction{"conv2d_filter_gradient", 0, 9, 1, depthwise_filter_gradient}})
     out.push_back({.name = "nvrtc_depthwise_conv2d", .op = d.op,
                    .supports = [d](const KernelRequest& r) {
                      auto type = [&](std::size_t i) -> const LocalType& { return i == 9 ? r.outputs[0] : r.inputs[i]; };
                      if (std::string why = objection(r, type(d.x), type(d.filter), type(d.y)); !why.empty()) return refuse(why);
                      Support s = takes_on_gpu(r, {f32, f64, f16, bf16});
                      s.in_place = false;
-                     if (d.filter == 9) {
-                       const Depthwise of(*r.attributes, type(d.x), type(d.filter), type(d.y));
-                       s.scratch_bytes = Parts(of, r.inputs[0].dtype).count * r.outputs[0].elements() * (r.inputs[0].dtype == f64 ? 8 : 4);
-                     }
+                     if (d.filter == 9) s.scratch_bytes = depthwise_filter_gradient_scratch(r);
                      return s;
                    },
                    .prepare = [code, d](const KernelRequest& r) { return d.made(r).prepare(*code); },

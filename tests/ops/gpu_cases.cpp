@@ -170,9 +170,9 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
   }
   // A filter per channel: packs of channels, runs of neighbours with some left over, windows that step, several parts.
   if (op == "conv2d" || op == "conv2d_input_gradient" || op == "conv2d_filter_gradient") {
-    auto of = [&](const char* name, DType t, std::int64_t channels, std::int64_t high, std::int64_t wide, Integers strides, Integers dilations, Dim rows) {
+    auto of = [&](const char* name, DType t, std::int64_t channels, std::int64_t high, std::int64_t wide, Integers strides, Integers dilations, Dim rows, std::int64_t window = 3) {
       const Attributes attributes = {{"strides", strides}, {"padding", "same"}, {"dilations", std::move(dilations)}, {"groups", channels}};
-      const TensorType x{t, {rows, high, wide, channels}}, filter{t, {3, 3, 1, channels}}, y{t, {rows, (high + strides[0] - 1) / strides[0], (wide + strides[1] - 1) / strides[1], channels}};
+      const TensorType x{t, {rows, high, wide, channels}}, filter{t, {window, window, 1, channels}}, y{t, {rows, (high + strides[0] - 1) / strides[0], (wide + strides[1] - 1) / strides[1], channels}};
       OpCase out{.name = name, .attributes = attributes, .inputs = {{x}, {filter}}, .outputs = {y}, .tolerance = t == f32 ? 1e-5 : 0x1p-6, .keep_dtypes = t != f32};
       if (op == "conv2d_input_gradient") out.inputs = {{y}, {filter}, {x}}, out.outputs = {x};
       if (op == "conv2d_filter_gradient") out.inputs = {{x}, {y}, {filter}}, out.outputs = {filter};
@@ -182,7 +182,8 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     many.tolerance = 1e-4;  // cuDNN adds 6,560 products one by one
     std::vector<OpCase> out = {of("a filter per channel", f32, 8, 7, 9, {1, 1}, {1, 1}, B), of("a filter per channel, steps", f32, 12, 8, 7, {2, 2}, {1, 1}, B), of("a filter per channel, one by one", f32, 7, 5, 6, {2, 1}, {1, 1}, B),
             of("a filter per channel, taps apart", f32, 4, 9, 10, {1, 1}, {2, 3}, B), of("a filter per channel, halves", bf16, 16, 6, 6, {1, 1}, {1, 1}, B), of("a filter per channel, halves, steps", f16, 24, 9, 9, {2, 2}, {1, 1}, B),
-            many};
+            of("a filter per channel, an even picture in steps", bf16, 16, 6, 10, {2, 2}, {1, 1}, B), of("a filter per channel, steps of three", f32, 6, 8, 11, {3, 3}, {1, 1}, B),
+            of("a filter per channel, 25 taps", bf16, 200, 9, 11, {1, 1}, {1, 1}, B, 5), many};
     if (op != "conv2d_input_gradient")
       for (OpCase& c : few_channels_cases(op)) out.push_back(std::move(c));
     return out;
