@@ -15,7 +15,8 @@ namespace {
 
 class DriverFunction : public GpuFunction {
  public:
-  DriverFunction(const CudaDriver& driver, CUkernel kernel, CUdevice device) : driver_(driver), kernel_(kernel), device_(device) {}
+  /// `early`: the kernel waits for what stands before it itself.
+  DriverFunction(const CudaDriver& driver, CUkernel kernel, CUdevice device, bool early) : driver_(driver), kernel_(kernel), device_(device), early_(early) {}
 
   void launch(Grid grid, std::span<const std::uint64_t> words, void* stream) override {
     if (grid.shared > allowed_) {
@@ -28,6 +29,10 @@ class DriverFunction : public GpuFunction {
     config.blockDimX = static_cast<unsigned>(grid.threads);
     config.sharedMemBytes = static_cast<unsigned>(grid.shared);
     config.hStream = static_cast<CUstream>(stream);
+    CUlaunchAttribute early{};
+    early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    early.value.programmaticStreamSerializationAllowed = 1;
+    if (early_) config.attrs = &early, config.numAttrs = 1;
     void* parameters[] = {const_cast<std::uint64_t*>(words.data())};
     check_driver(driver_, driver_.cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(kernel_), parameters, nullptr), "cuLaunchKernelEx");
   }
@@ -36,6 +41,7 @@ class DriverFunction : public GpuFunction {
   const CudaDriver& driver_;
   CUkernel kernel_;
   CUdevice device_;
+  bool early_;
   int allowed_ = 0;  // bytes of shared memory that a launch may ask for
 };
 
@@ -60,7 +66,7 @@ class DriverCode : public GpuCode {
     // A kernel is brought to its device when it is first asked about: not while a stream is captured.
     int registers = 0;
     driver.cuKernelGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel, device);
-    return std::make_shared<DriverFunction>(driver, kernel, device);
+    return std::make_shared<DriverFunction>(driver, kernel, device, major >= 9 && waits(source, entry));
   }
 
  private:

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <span>
 #include <sstream>
 
@@ -37,6 +38,19 @@ struct Nvrtc::Functions {
 namespace {
 
 const std::vector<std::string> kOptions = {"--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--ptxas-options=-v"};
+
+/// Others are let in once all blocks have begun: none of them then takes a place that a block of this kernel waits for.
+const char* const kWait = R"(inline void wait_for_others() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+#endif
+}
+)";
+
+std::string waiting(const std::string& source) {
+  static const std::regex kernel(R"((KERNEL(?:_AHEAD)? void \w+\([^()]*\)) \{)");
+  return kWait + std::regex_replace(source, kernel, "$1 { wait_for_others();");
+}
 
 std::uint64_t hash(const std::string& bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
@@ -100,6 +114,8 @@ constexpr char kMark[8] = {'b', 'e', 'l', 'f', 'r', 'y', 'k', '1'};
 
 }  // namespace
 
+bool waits(const std::string& source, const std::string& entry) { return std::regex_search(source, std::regex("KERNEL(?:_AHEAD)? void " + entry + R"(\([^()]*\) \{)")); }
+
 std::shared_ptr<CudaToolkit> new_toolkit() { return std::make_shared<CudaToolkit>(); }
 
 std::filesystem::path cache_folder() {
@@ -135,24 +151,25 @@ std::shared_ptr<const Compiled> Nvrtc::compile(const std::string& source, const 
   std::shared_ptr<const Compiled>& known = known_[arch + "\n" + source];
   if (known) return known;
   functions();
-  std::string key = source;
+  const std::string text = waiting(source);
+  std::string key = text;
   for (const std::string& o : kOptions) key += "\n" + o;
   key += "\n" + version_ + "\n" + arch;
   Compiled out;
   if (!read(key, out)) {
-    out = run(source, arch);
+    out = run(text, arch);
     write(key, out);
   }
   return known = std::make_shared<const Compiled>(std::move(out));
 }
 
-Compiled Nvrtc::run(const std::string& source, const std::string& arch) {
+Compiled Nvrtc::run(const std::string& text, const std::string& arch) {
   const Functions& f = functions();
   auto check = [&](nvrtcResult code, const char* call) {
     if (code != NVRTC_SUCCESS) throw DeviceError(fmt::format("{} gives {}", call, f.error(code)));
   };
   nvrtcProgram program = nullptr;
-  check(f.create(&program, source.c_str(), "kernel.cu", 0, nullptr, nullptr), "nvrtcCreateProgram");
+  check(f.create(&program, text.c_str(), "kernel.cu", 0, nullptr, nullptr), "nvrtcCreateProgram");
   auto closed = [&](nvrtcProgram* p) { f.destroy(p); };
   std::unique_ptr<nvrtcProgram, decltype(closed)> guard(&program, closed);
   std::string for_arch = "--gpu-architecture=" + arch;

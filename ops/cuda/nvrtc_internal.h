@@ -19,6 +19,10 @@ struct Compiled {
   int spilled = 0;      ///< bytes of spill stores and loads, of all entries
 };
 
+/// Whether the entry of a text is a KERNEL or KERNEL_AHEAD of the prelude. As compiled, the first thing that such a kernel does is to wait for what stands before it in its stream, from compute capability 9.0 on:
+/// so it may be launched before that has ended (programmatic dependent launch).
+bool waits(const std::string& source, const std::string& entry);
+
 /// A toolkit that has opened nothing yet: for compiling without a device.
 std::shared_ptr<CudaToolkit> new_toolkit();
 
@@ -40,7 +44,7 @@ class Nvrtc {
  private:
   struct Functions;
   const Functions& functions();
-  Compiled run(const std::string& source, const std::string& arch);
+  Compiled run(const std::string& text, const std::string& arch);
   bool read(const std::string& key, Compiled& out) const;
   void write(const std::string& key, const Compiled& what) const;
 

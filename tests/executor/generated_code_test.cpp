@@ -122,6 +122,22 @@ TEST_F(GeneratedCode, is_launched_with_its_words_on_the_stream_it_is_given) {
   EXPECT_THROW(code->function(kTwice, "thrice", 3), DeviceError);
 }
 
+/// Only what waits by itself may be launched before what stands before it has ended, and only where a GPU can.
+TEST_F(GeneratedCode, is_launched_early_if_it_waits) {
+  static std::vector<bool> early;
+  for (const char* major : {"8", "9"}) {
+    early.clear();
+    environment.set("FAKE_CUDA_CAPABILITY", std::string(major) + ".0");
+    start();
+    add_kernel("twice", {24}, [](const fake_cuda::Launch& launch, void**) { early.push_back(launch.early); });
+    CUstream s = stream();
+    const std::string plain = kTwice, own = "extern \"C\" __global__", waiting = "#define KERNEL " + own + "\n" + std::string(plain).replace(plain.find(own), own.size(), "KERNEL");
+    for (const std::string& source : {plain, waiting}) driver_code(toolkit)->function(source, "twice", 3)->launch({1, 32}, std::vector<std::uint64_t>(3), s);
+    ASSERT_EQ(d.cuStreamSynchronize(s), CUDA_SUCCESS);
+    EXPECT_EQ(early, (std::vector<bool>{false, *major == '9'}));
+  }
+}
+
 TEST_F(GeneratedCode, is_launched_with_the_shared_memory_it_asks_for) {
   static std::vector<unsigned> got;
   got.clear();

@@ -15,6 +15,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include <belfry/ops/cuda/nvrtc_internal.h>
+
 namespace belfry::test {
 
 namespace {
@@ -148,6 +150,7 @@ struct HostGpu::Function : GpuFunction {
 std::shared_ptr<GpuFunction> HostGpu::function(const std::string& source, const std::string& entry, std::size_t words) {
   std::lock_guard lock(mutex_);
   auto& e = entries_[{source, entry}];
+  if (!e && !waits(source, entry)) throw std::logic_error("'" + entry + "' is no KERNEL: it cannot be launched before what stands before it has ended");
   if (!e) e = std::make_shared<Entry>(Entry{source, entry, words, source.find("__sync") != std::string::npos || source.find("_sync(") != std::string::npos});
   return std::make_shared<Function>(*this, e);
 }

@@ -20,6 +20,7 @@ namespace fake_cuda {
 
 struct Launch {
   unsigned grid[3], block[3], shared_bytes;
+  bool early;  ///< it may begin before what stands before it has ended
 };
 /// Pointers to the arguments, as they were when the kernel was launched.
 using Kernel = void (*)(const Launch& launch, void** arguments);
