@@ -60,7 +60,7 @@ KERNEL void wide(const Args a) { give_back<16 / sizeof(T)>(a); }
 KERNEL void narrow(const Args a) { give_back<1>(a); }
 )";
 
-/// A thread has every ABREAST-th run of neighbouring windows of a part, for a pack of channels and ROWS rows of the window; what those beside each other have is added, and the parts after that.
+/// A part has ABREAST threads for each of LANES packs of channels, and each of them as many runs of neighbouring windows, one behind the other, and ROWS rows of the window. What they have is added in their order, and the parts after that.
 /// What lies outside is read where the picture ends, and not added: so nothing that is read waits for anything.
 const char* const kFilter = R"(
 enum { ABREAST = 256 / LANES, SETS = (WINDOW_H + ROWS - 1) / ROWS };
@@ -79,13 +79,13 @@ template <bool WHOLE, int N> void add_row(const F (&x)[SPAN][N], const F (&dy)[R
 }
 template <int N> void parts(const Args& a) {
   __shared__ F shared[N][256];
-  const I packs = (I)a.channels / N, yh = (I)a.yh, yw = (I)a.yw, xh = (I)a.xh, xw = (I)a.xw, runs = (yw + RUN - 1) / RUN, groups = (packs + LANES - 1) / LANES, all = (I)a.pictures * yh * runs;
+  const I packs = (I)a.channels / N, yh = (I)a.yh, yw = (I)a.yw, xh = (I)a.xh, xw = (I)a.xw, runs = (yw + RUN - 1) / RUN, groups = (packs + LANES - 1) / LANES;
   const int lane = threadIdx.x % LANES, turn = threadIdx.x / LANES;
   for (I b = blockIdx.x; b < (I)a.parts * groups * SETS; b += gridDim.x) {
-    const I first = b % SETS * ROWS, part = b / SETS / groups, c = b / SETS % groups * LANES + lane, past = (part + 1) * (I)a.part < all ? (part + 1) * (I)a.part : all;
+    const I first = b % SETS * ROWS, part = b / SETS / groups, c = b / SETS % groups * LANES + lane, begin = part * (I)a.part + turn * ((I)a.part / ABREAST);
     F sum[ROWS][WINDOW_W][N] = {};
-    for (I run = part * (I)a.part + turn; run < past && turn < ABREAST && c < packs; run += ABREAST) {
-      const I q = run % runs * RUN, p = run / runs % yh, picture = run / runs / yh;
+    I q = begin % runs * RUN, p = begin / runs % yh, picture = begin / runs / yh;
+    for (I left = turn < ABREAST && c < packs ? (I)a.part / ABREAST : 0; left > 0 && picture < (I)a.pictures; --left) {
       const I column = q * STRIDE_W - (I)a.before_w;
       const bool whole = q + RUN <= yw && column >= 0 && column + SPAN <= xw;
       const Pack<T, N>* given = (const Pack<T, N>*)a.in[1] + (picture * yh + p) * yw * packs + c;
@@ -115,6 +115,9 @@ template <int N> void parts(const Args& a) {
         if (whole) add_row<true>(x, dy, sum[i], RUN, column, xw);
         else add_row<false>(x, dy, sum[i], yw - q, column, xw);
       }
+      q += RUN;
+      if (q >= yw) q = 0, ++p;
+      if (p >= yh) p = 0, ++picture;
     }
 #pragma unroll
     for (int tap = 0; tap < ROWS * WINDOW_W; ++tap) {
@@ -146,9 +149,9 @@ struct Parts {
     lanes = up(packs, groups);
     rows = std::clamp<std::int64_t>(40 / row, 1, d.s.window_h);
     run = std::min<std::int64_t>(d.s.stride_w == 1 && d.s.window_w <= 3 ? 4 : 2, d.y[2]);
-    // Each thread has two runs at least, and all threads about as many.
+    // Two runs a thread at least, and no more blocks than keep a GPU busy: what each leaves is read again.
     const std::int64_t runs = d.y[0] * d.y[1] * up(d.y[2], run), turns = 256 / lanes;
-    part = turns * std::max<std::int64_t>(up(runs * groups, 1024 * turns), 2);
+    part = turns * std::max<std::int64_t>(up(runs * groups, 512 * turns), 2);
     count = std::max<std::int64_t>(1, up(runs, part));
   }
   std::int64_t width, lanes = 0, groups = 0, rows = 0, run = 0, part = 0, count = 0;
