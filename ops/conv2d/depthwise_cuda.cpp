@@ -22,7 +22,8 @@ template <class E, int N> struct Elements {
   const E& at(int k) const { return packs[k / M].e[k % M]; }
 };
 )";
-/// What moves over the picture `from`, a window per element of `to`. The filter is read from behind for gradients of stride 1.
+/// What moves over the picture `from`, a window per element of `to`. The filter is read from behind for gradients of stride 1. A row's pixels are read ahead, at the picture's edge where they lie
+/// outside; a tree that makes them wants the registers.
 const char* const kSlide = R"(
 template <int N> void slide(const Args& a) {
   const I packs = (I)a.channels / N, toh = (I)a.toh, tow = (I)a.tow, fromh = (I)a.fromh, fromw = (I)a.fromw, runs = (tow + RUN - 1) / RUN;
@@ -38,7 +39,7 @@ template <int N> void slide(const Args& a) {
       F w[WINDOW_W][N];
       Pack<T, N> v[SPAN];
 #pragma unroll
-      for (int t = 0; t < SPAN; ++t) v[t] = source.load(a, (line + nearest(q * STRIDE_W - (I)a.before_w + t, fromw)) * packs + c);
+      for (int t = 0; READS_AHEAD && t < SPAN; ++t) v[t] = source.load(a, (line + nearest(q * STRIDE_W - (I)a.before_w + t, fromw)) * packs + c);
 #pragma unroll
       for (int j = 0; j < WINDOW_W; ++j) {
         const Pack<T, N> tap = filter[(FLIPPED ? (WINDOW_H - 1 - i) * WINDOW_W + WINDOW_W - 1 - j : i * WINDOW_W + j) * packs];
@@ -47,7 +48,9 @@ template <int N> void slide(const Args& a) {
       }
 #pragma unroll
       for (int t = 0; t < SPAN; ++t) {
-        if (!inside(q * STRIDE_W - (I)a.before_w + t, fromw)) continue;
+        const I column = q * STRIDE_W - (I)a.before_w + t;
+        if (!inside(column, fromw)) continue;
+        if (!READS_AHEAD) v[t] = source.load(a, (line + column) * packs + c);
 #pragma unroll
         for (int r = 0; r < RUN; ++r) {
 #pragma unroll
@@ -133,7 +136,7 @@ Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& fro
   const DType t = whole.own.inputs[0].dtype;
   const std::int64_t high = flipped ? 1 : d.s.stride_h, wide = flipped ? 1 : d.s.stride_w, run = wide == 1 && to[2] >= 4 ? 4 : std::min<std::int64_t>(2, to[2]), width = pack_of(t), runs = up(to[2], run) * to[1] * to[0];
   Generated g = depthwise_head(r, d, t);
-  g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}\n#define RUN {}\n#define SPAN {}\n#define FLIPPED {:d}\n#define FILTER {}", high, wide, run, (run - 1) * wide + spread(d.s.window_w, d.s.dilation_w), flipped, whole.filter));
+  g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}\n#define RUN {}\n#define SPAN {}\n#define FLIPPED {:d}\n#define FILTER {}\n#define READS_AHEAD {:d}", high, wide, run, (run - 1) * wide + spread(d.s.window_w, d.s.dilation_w), flipped, whole.filter, whole.before.members.empty()));
   g.number("fromh", from[1]).number("fromw", from[2]).number("toh", to[1]).number("tow", to[2]);
   g.number("before_h", flipped ? (d.s.window_h - 1) * d.s.dilation_h - d.s.h.before : d.s.h.before).number("before_w", flipped ? (d.s.window_w - 1) * d.s.dilation_w - d.s.w.before : d.s.w.before);
   g.body(kElements).body(source_text(whole, g)).body(beside_text(whole, g)).body(kSlide);

@@ -141,9 +141,9 @@ KERNEL_AHEAD void narrow(const Args a) { parts<1>(a); }
 
 Generated& strides(Generated& g, std::int64_t h, std::int64_t w) { return g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}", h, w)); }
 
-/// How the windows are cut into parts, by the shape alone. A pack is of 8 bytes: of 16, all that a thread reads at once would not fit its registers.
+/// How the windows are cut into parts, by the shape alone. A pack is of 8 bytes, since of 16 what a thread reads at once would not fit its registers; of f16, which take more on their way to f32, of 4.
 struct Parts {
-  Parts(const Depthwise& d, DType t) : width(d.channels % (pack_of(t) / 2) == 0 ? pack_of(t) / 2 : 1) {
+  Parts(const Depthwise& d, DType t) : width(d.channels % pack(t) == 0 ? pack(t) : 1) {
     const std::int64_t packs = d.channels / width, row = d.s.window_w * width * (t == f64 ? 2 : 1);
     groups = up(packs, 48);
     lanes = up(packs, groups);
@@ -154,6 +154,7 @@ struct Parts {
     part = turns * std::max<std::int64_t>(up(runs * groups, 512 * turns), 2);
     count = std::max<std::int64_t>(1, up(runs, part));
   }
+  static std::int64_t pack(DType t) { return pack_of(t) / (t == f16 ? 4 : 2); }
   std::int64_t width, lanes = 0, groups = 0, rows = 0, run = 0, part = 0, count = 0;
 };
 
