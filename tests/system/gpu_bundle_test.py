@@ -140,7 +140,7 @@ def refuses(command, words, code):
 with tempfile.TemporaryDirectory() as work:
     work = pathlib.Path(work)
     packed = work / "bundle.tar.xz"
-    subprocess.run([ROOT / "tools/gpu-bundle", "-o", packed, "--build", BUILD, "--shared", SHARED, "--level", "0"], check=True)
+    subprocess.run([ROOT / "tools/gpu-bundle", "-o", packed, "--build", BUILD, "--shared", SHARED, "--level", "1"], check=True)
     refuses([ROOT / "tools/gpu-bundle", "-o", work / "nowhere/x.tar.xz"], "x.tar.xz cannot be written", 1)
     subprocess.run([sys.executable, "-m", "tarfile", "-e", packed, work], check=True)
     bundle = work / "belfry-gpu"
