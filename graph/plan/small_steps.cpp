@@ -1,7 +1,6 @@
 #include <belfry/graph/plan/small_steps.h>
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include <belfry/graph/plan/readers.h>
@@ -59,18 +58,6 @@ std::vector<Small> small_steps(const PlacedGraph& plan) {
     bool all = std::all_of(n.outputs.begin(), n.outputs.end(), small);
     for_values_read(n, [&](ValueIndex v) { all = all && small(v); });
     if (all) out[i] = update ? Small::update : Small::value;
-  }
-  NumberLists readers;  // by value
-  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
-    const PlanNode& n = plan.nodes[i];
-    if (!is_op(n, kAggregate) || n.scope != Scope::shared || n.once || n.ranged || n.bucket || n.holders.size() != 1 || !on_gpu(*n.holders.begin())) continue;
-    const ValueIndex of = n.inputs[0], made = n.outputs[0];
-    const PlanNode& m = plan.maker(of);
-    if (m.scope != Scope::tower || std::any_of(plan.devices(m).begin(), plan.devices(m).end(), [&](int d) { return d != *n.holders.begin(); }) || local_bytes(plan.value(made), plan.share(-1)) > kSmallUpdate) continue;
-    if (readers.size() == 0) readers = readers_of(plan);
-    const std::span<const int> by = readers[static_cast<std::size_t>(made)];
-    const bool stays = readers[static_cast<std::size_t>(of)].size() > 1;  // else one tower's sum is its part, which is no launch
-    if (stays && !by.empty() && std::all_of(by.begin(), by.end(), [&](int r) { return out[static_cast<std::size_t>(r)] == Small::update; })) out[i] = Small::update;
   }
   return out;
 }

@@ -14,7 +14,7 @@ inline constexpr std::int64_t kSmallUpdate = 64 * 1024;
 /// A cast of so many bytes takes a quarter of the time of a launch: who waits for all that are one would have waited longer for a launch of each.
 inline constexpr std::int64_t kSmallValue = 1024 * 1024;
 
-/// Update: makes new values of a variable and its slots, or joins what only such read and towers keep, as a norm's statistics. Value: computes or moves elements of what lies on its devices before the step: variables,
+/// Update: makes new values of a variable and its slots. Value: computes or moves elements of what lies on its devices before the step: variables,
 /// constants and values of these.
 enum class Small : std::uint8_t { no, update, value };
 /// Of nodes on GPUs alone, whole, of each step, with inputs and outputs of so many bytes at most. One in ranges does not count: others wait for each by itself.
