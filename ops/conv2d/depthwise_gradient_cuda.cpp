@@ -65,15 +65,21 @@ KERNEL void narrow(const Args a) { give_back<1>(a); }
 const char* const kFilter = R"(
 enum { ABREAST = 256 / LANES, SETS = (WINDOW_H + ROWS - 1) / ROWS };
 /// What a row of pixels adds to the row of the filter that `left` windows of a run lay on it: WHOLE if that is all of them, and all pixels from `column` on are the picture's.
-template <bool WHOLE, int N> void add_row(const F (&x)[SPAN][N], const F (&dy)[RUN][N], F (&sum)[WINDOW_W][N], I left, I column, I width) {
+template <bool WHOLE, int N> void add_row(const Pack<T, N> (&x)[SPAN], const F (&dy)[RUN][N], F (&sum)[WINDOW_W][N], I left, I column, I width) {
 #pragma unroll
-  for (int r = 0; r < RUN; ++r) {
+  for (int t = 0; t < SPAN; ++t) {
+    if (!WHOLE && !inside(column + t, width)) continue;
+    F v[N];
 #pragma unroll
-    for (int j = 0; j < WINDOW_W; ++j) {
-      const int t = r * STRIDE_W + j * DILATION_W;
-      if (!WHOLE && (r >= left || !inside(column + t, width))) continue;
+    for (int k = 0; k < N; ++k) v[k] = value(x[t].e[k]);
 #pragma unroll
-      for (int k = 0; k < N; ++k) sum[j][k] = fma(x[t][k], dy[r][k], sum[j][k]);
+    for (int r = 0; r < RUN; ++r) {
+#pragma unroll
+      for (int j = 0; j < WINDOW_W; ++j) {
+        if (t != r * STRIDE_W + j * DILATION_W || (!WHOLE && r >= left)) continue;
+#pragma unroll
+        for (int k = 0; k < N; ++k) sum[j][k] = fma(v[k], dy[r][k], sum[j][k]);
+      }
     }
   }
 }
@@ -106,14 +112,8 @@ template <int N> void parts(const Args& a) {
 #pragma unroll
       for (int i = 0; i < ROWS; ++i) {
         if (first + i >= WINDOW_H || !inside(p * STRIDE_H - (I)a.before_h + (first + i) * DILATION_H, xh)) continue;
-        F x[SPAN][N];
-#pragma unroll
-        for (int t = 0; t < SPAN; ++t) {
-#pragma unroll
-          for (int k = 0; k < N; ++k) x[t][k] = value(read[i][t].e[k]);
-        }
-        if (whole) add_row<true>(x, dy, sum[i], RUN, column, xw);
-        else add_row<false>(x, dy, sum[i], yw - q, column, xw);
+        if (whole) add_row<true>(read[i], dy, sum[i], RUN, column, xw);
+        else add_row<false>(read[i], dy, sum[i], yw - q, column, xw);
       }
       q += RUN;
       if (q >= yw) q = 0, ++p;
