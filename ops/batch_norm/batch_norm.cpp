@@ -47,7 +47,7 @@ void gradient_reference(const Call& c) {
     for (std::size_t k = 0; k < l.channels; ++k) {
       double inverse = 1 / std::sqrt(static_cast<double>(variance[k]) + epsilon), gamma = channel<T>(c.inputs[1], k, 1), beta = channel<T>(c.inputs[2], k, 0), dgamma = 0, dbeta = 0;
       auto normal = [&](std::size_t i) { return (static_cast<double>(x[i * l.channels + k]) - static_cast<double>(mean[k])) * inverse; };
-      auto dy = [&](std::size_t i) { return through(slope, static_cast<double>(given[i * l.channels + k]), normal(i) * gamma + beta); };
+      auto dy = [&](std::size_t i) { return passes(slope, normal(i) * gamma + beta) ? static_cast<double>(given[i * l.channels + k]) : 0; };
       for (std::size_t i = 0; i < l.count; ++i) {
         dgamma += dy(i) * normal(i);
         dbeta += dy(i);

@@ -90,7 +90,7 @@ BELFRY_CLONES void add_gradients(const T* x, const T* dy, Statistics c, std::int
   for (std::int64_t i = 0; i < rows; ++i, x += channels, dy += channels)
     BELFRY_IVDEP
     for (std::int64_t k = 0; k < channels; ++k) {
-      const double centred = static_cast<double>(x[k]) - c.mean[k], d = through(S, static_cast<double>(dy[k]), centred * c.scale[k] + c.shift[k]);
+      const double centred = static_cast<double>(x[k]) - c.mean[k], d = passes(S, centred * c.scale[k] + c.shift[k]) ? static_cast<double>(dy[k]) : 0;
       dgamma[k] += d * (centred * c.inverse[k]);
       dbeta[k] += d;
     }
@@ -101,7 +101,7 @@ BELFRY_CLONES void input_gradient(const T* x, const T* dy, Statistics c, const d
   for (std::int64_t i = 0; i < rows; ++i, x += channels, dy += channels, dx += channels)
     BELFRY_IVDEP
     for (std::int64_t k = 0; k < channels; ++k) {
-      const double centred = static_cast<double>(x[k]) - c.mean[k], d = through(S, static_cast<double>(dy[k]), centred * c.scale[k] + c.shift[k]);
+      const double centred = static_cast<double>(x[k]) - c.mean[k], d = passes(S, centred * c.scale[k] + c.shift[k]) ? static_cast<double>(dy[k]) : 0;
       dx[k] = static_cast<T>(c.scale[k] * (d - dbeta[k] - centred * c.inverse[k] * dgamma[k]));
     }
 }

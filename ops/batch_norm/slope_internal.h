@@ -3,7 +3,6 @@
 
 #include <belfry/graph/attributes.h>
 #include <belfry/ops/batch_norm/batch_norm.h>
-#include <belfry/ops/unary/formulas.h>
 
 namespace belfry {
 
@@ -14,9 +13,7 @@ inline Slope slope_of(const Attributes& attributes) {
   return behind == "relu" ? Slope::relu : behind == "relu6" ? Slope::relu6 : Slope::one;
 }
 
-/// What y lets through of dy.
-inline double through(Slope slope, double dy, double y) {
-  return slope == Slope::relu ? unary_formulas::ReluGradient{}(dy, y) : slope == Slope::relu6 ? unary_formulas::Relu6Gradient{}(dy, y) : dy;
-}
+/// Whether dy goes through at that y: as in the gradients of relu and relu6, at no NaN.
+inline bool passes(Slope slope, double y) { return slope == Slope::one || (y > 0 && (slope == Slope::relu || y < 6)); }
 
 }  // namespace belfry

@@ -10,8 +10,8 @@ namespace belfry {
 
 /// By the three tensors, whichever of them is the result.
 struct Depthwise {
-  Depthwise(const Attributes& a, const LocalType& x, const LocalType& filter, const LocalType& y)
-      : x(x.shape), y(y.shape), channels(x.shape[3]), s(x.shape, filter.shape[0], filter.shape[1], a.integers("strides"), a) {}
+  Depthwise(const Attributes& a, const LocalType& of_x, const LocalType& filter, const LocalType& of_y)
+      : x(of_x.shape), y(of_y.shape), channels(x[3]), s(x, filter.shape[0], filter.shape[1], a.integers("strides"), a) {}
   Extents x, y;
   std::int64_t channels;
   Sliding s;

@@ -141,21 +141,23 @@ KERNEL_AHEAD void narrow(const Args a) { parts<1>(a); }
 
 Generated& strides(Generated& g, std::int64_t h, std::int64_t w) { return g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}", h, w)); }
 
-/// How the windows are cut into parts, by the shape alone. A pack is of 8 bytes, since of 16 what a thread reads at once would not fit its registers; of f16, which take more on their way to f32, of 4.
+/// How the windows are cut into parts, by the shape alone. A pack is of 8 bytes, of f16, which take more registers on their way to f32, of 4; of wide windows it is an element. All that a thread reads
+/// at once, and its sums, have about 40 registers each.
 struct Parts {
-  Parts(const Depthwise& d, DType t) : width(d.channels % pack(t) == 0 ? pack(t) : 1) {
-    const std::int64_t packs = d.channels / width, row = d.s.window_w * width * (t == f64 ? 2 : 1);
+  Parts(const Depthwise& d, DType t) : width(d.s.window_w <= 5 && d.channels % pack(t) == 0 ? pack(t) : 1) {
+    const std::int64_t packs = d.channels / width;
     groups = up(packs, 48);
     lanes = up(packs, groups);
-    rows = std::clamp<std::int64_t>(40 / row, 1, d.s.window_h);
     run = std::min<std::int64_t>(d.s.stride_w == 1 && d.s.window_w <= 3 ? 4 : 2, d.y[2]);
+    span = (run - 1) * d.s.stride_w + spread(d.s.window_w, d.s.dilation_w);
+    rows = std::clamp<std::int64_t>(40 / std::max(d.s.window_w * width * (t == f64 ? 2 : 1), 2 * std::min(span, run * d.s.window_w)), 1, d.s.window_h);
     // Two runs a thread at least, and no more blocks than keep a GPU busy: what each leaves is read again.
     const std::int64_t runs = d.y[0] * d.y[1] * up(d.y[2], run), turns = 256 / lanes;
     part = turns * std::max<std::int64_t>(up(runs * groups, 512 * turns), 2);
     count = std::max<std::int64_t>(1, up(runs, part));
   }
   static std::int64_t pack(DType t) { return pack_of(t) / (t == f16 ? 4 : 2); }
-  std::int64_t width, lanes = 0, groups = 0, rows = 0, run = 0, part = 0, count = 0;
+  std::int64_t width, lanes = 0, groups = 0, run = 0, span = 0, rows = 0, part = 0, count = 0;
 };
 
 }  // namespace
@@ -163,7 +165,7 @@ struct Parts {
 Generated depthwise_head(const KernelRequest& r, const Depthwise& d, DType t) {
   Generated g(r);
   // Places on the picture go a window beyond its edges.
-  const std::int64_t reach = std::max({elements(d.x), elements(d.y), d.x[1] + 2 * spread(d.s.window_h, d.s.dilation_h), d.x[2] + 2 * spread(d.s.window_w, d.s.dilation_w)});
+  const std::int64_t reach = std::max({elements(d.x), elements(d.y), d.s.window_h * d.s.window_w * d.channels, d.x[1] + 2 * spread(d.s.window_h, d.s.dilation_h), d.x[2] + 2 * spread(d.s.window_w, d.s.dilation_w)});
   g.type("T", t).type("F", is_half(t) ? f32 : t).type("I", reach < (std::int64_t{1} << 30) ? "int" : "i64");
   for (auto [name, value] : {std::pair{"WINDOW_H", d.s.window_h}, {"WINDOW_W", d.s.window_w}, {"DILATION_H", d.s.dilation_h}, {"DILATION_W", d.s.dilation_w}}) g.head(fmt::format("#define {} (I){}", name, value));
   return g.number("pictures", d.x[0]).number("channels", d.channels).body(kShared);
@@ -183,9 +185,9 @@ Generated depthwise_filter_gradient(const KernelRequest& r) {
   const Depthwise d(*r.attributes, r.inputs[0], r.outputs[0], r.inputs[1]);
   const DType t = r.inputs[0].dtype;
   const Parts p(d, t);
-  const std::int64_t n = r.outputs[0].elements(), span = (p.run - 1) * d.s.stride_w + spread(d.s.window_w, d.s.dilation_w);
+  const std::int64_t n = r.outputs[0].elements();
   Generated g = depthwise_head(r, d, t);
-  strides(g, d.s.stride_h, d.s.stride_w).type("Y", r.outputs[0].dtype).head(fmt::format("#define LANES {}\n#define WIDTH_OF_PARTS {}\n#define ROWS {}\n#define RUN {}\n#define SPAN {}", p.lanes, p.width, p.rows, p.run, span));
+  strides(g, d.s.stride_h, d.s.stride_w).type("Y", r.outputs[0].dtype).head(fmt::format("#define LANES {}\n#define WIDTH_OF_PARTS {}\n#define ROWS {}\n#define RUN {}\n#define SPAN {}", p.lanes, p.width, p.rows, p.run, p.span));
   g.number("xh", d.x[1]).number("xw", d.x[2]).number("yh", d.y[1]).number("yw", d.y[2]).number("before_h", d.s.h.before).number("before_w", d.s.w.before);
   g.number("parts", p.count).number("part", p.part).number("elements", n).body(kFilter).body(kJoinParts);
   const Grid grid{std::min<std::int64_t>(p.count * p.groups * up(d.s.window_h, p.rows), 16384), 256};

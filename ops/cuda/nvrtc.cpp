@@ -39,18 +39,13 @@ namespace {
 
 const std::vector<std::string> kOptions = {"--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--ptxas-options=-v"};
 
-/// Others are let in once all blocks have begun: none of them then takes a place that a block of this kernel waits for.
+/// The next is let in once all blocks have begun: then it takes no place that one of them waits for.
 const char* const kWait = R"(inline void wait_for_others() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
 #endif
 }
 )";
-
-std::string waiting(const std::string& source) {
-  static const std::regex kernel(R"((KERNEL(?:_AHEAD)? void \w+\([^()]*\)) \{)");
-  return kWait + std::regex_replace(source, kernel, "$1 { wait_for_others();");
-}
 
 std::uint64_t hash(const std::string& bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
@@ -114,7 +109,15 @@ constexpr char kMark[8] = {'b', 'e', 'l', 'f', 'r', 'y', 'k', '1'};
 
 }  // namespace
 
-bool waits(const std::string& source, const std::string& entry) { return std::regex_search(source, std::regex("KERNEL(?:_AHEAD)? void " + entry + R"(\([^()]*\) \{)")); }
+std::string waiting(const std::string& source) {
+  static const std::regex kernel(R"((KERNEL(?:_AHEAD)? void \w+\([^()]*\)) \{)");
+  return kWait + std::regex_replace(source, kernel, "$1 { wait_for_others();");
+}
+
+bool waits(const std::string& source, const std::string& entry) {
+  const auto begins = [&](const char* macro) { return source.find(macro + entry + "(") != std::string::npos; };
+  return begins("KERNEL void ") || begins("KERNEL_AHEAD void ");
+}
 
 std::shared_ptr<CudaToolkit> new_toolkit() { return std::make_shared<CudaToolkit>(); }
 

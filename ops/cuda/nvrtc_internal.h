@@ -19,8 +19,10 @@ struct Compiled {
   int spilled = 0;      ///< bytes of spill stores and loads, of all entries
 };
 
-/// Whether the entry of a text is a KERNEL or KERNEL_AHEAD of the prelude. As compiled, the first thing that such a kernel does is to wait for what stands before it in its stream, from compute capability 9.0 on:
-/// so it may be launched before that has ended (programmatic dependent launch).
+/// The text as it is compiled: the first thing that a KERNEL or KERNEL_AHEAD of the prelude does is to wait for what stands before it in its stream, from compute capability 9.0 on. So it may be launched
+/// before that has ended (programmatic dependent launch).
+std::string waiting(const std::string& source);
+/// Whether the entry of a text is such a kernel.
 bool waits(const std::string& source, const std::string& entry);
 
 /// A toolkit that has opened nothing yet: for compiling without a device.

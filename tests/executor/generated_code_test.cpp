@@ -135,6 +135,8 @@ TEST_F(GeneratedCode, is_launched_early_if_it_waits) {
     for (const std::string& source : {plain, waiting}) driver_code(toolkit)->function(source, "twice", 3)->launch({1, 32}, std::vector<std::uint64_t>(3), s);
     ASSERT_EQ(d.cuStreamSynchronize(s), CUDA_SUCCESS);
     EXPECT_EQ(early, (std::vector<bool>{false, *major == '9'}));
+    EXPECT_EQ(belfry::waiting(plain).find("{ wait_for_others();"), std::string::npos);
+    EXPECT_THAT(belfry::waiting(waiting), testing::AllOf(HasSubstr("griddepcontrol.wait;"), HasSubstr("KERNEL void twice(const Args a) { wait_for_others();")));
   }
 }
 

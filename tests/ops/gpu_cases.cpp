@@ -183,7 +183,9 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     std::vector<OpCase> out = {of("a filter per channel", f32, 8, 7, 9, {1, 1}, {1, 1}, B), of("a filter per channel, steps", f32, 12, 8, 7, {2, 2}, {1, 1}, B), of("a filter per channel, one by one", f32, 7, 5, 6, {2, 1}, {1, 1}, B),
             of("a filter per channel, taps apart", f32, 4, 9, 10, {1, 1}, {2, 3}, B), of("a filter per channel, halves", bf16, 16, 6, 6, {1, 1}, {1, 1}, B), of("a filter per channel, halves, steps", f16, 24, 9, 9, {2, 2}, {1, 1}, B),
             of("a filter per channel, an even picture in steps", bf16, 16, 6, 10, {2, 2}, {1, 1}, B), of("a filter per channel, steps of three", f32, 6, 8, 11, {3, 3}, {1, 1}, B),
+            of("a filter per channel, steps beyond the window", f32, 8, 11, 13, {6, 5}, {1, 1}, B), of("a filter per channel, steps, taps apart", bf16, 8, 9, 11, {2, 2}, {2, 3}, B),
             of("a filter per channel, 25 taps", bf16, 200, 9, 11, {1, 1}, {1, 1}, B, 5), many};
+    if (op == "conv2d_filter_gradient") out.push_back(of("a filter per channel, many runs a thread", f32, 36, 3700, 1, {1, 1}, {1, 1}, Dim(4))), out.back().tolerance = 1e-4;
     if (op != "conv2d_input_gradient")
       for (OpCase& c : few_channels_cases(op)) out.push_back(std::move(c));
     return out;

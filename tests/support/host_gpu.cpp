@@ -147,10 +147,21 @@ struct HostGpu::Function : GpuFunction {
   std::shared_ptr<Entry> entry;
 };
 
+namespace {
+
+/// Drivers launch a kernel before what stands before it has ended: it must be known to wait, and do so at once.
+void expect_wait(const std::string& source, const std::string& entry) {
+  const std::string text = waiting(source);
+  const std::size_t at = text.find(" void " + entry + "("), body = text.find('{', at);
+  if (!waits(source, entry) || at == std::string::npos || !text.substr(body).starts_with("{ wait_for_others();")) throw std::logic_error("'" + entry + "' does not wait for what stands before it");
+}
+
+}  // namespace
+
 std::shared_ptr<GpuFunction> HostGpu::function(const std::string& source, const std::string& entry, std::size_t words) {
   std::lock_guard lock(mutex_);
   auto& e = entries_[{source, entry}];
-  if (!e && !waits(source, entry)) throw std::logic_error("'" + entry + "' is no KERNEL: it cannot be launched before what stands before it has ended");
+  if (!e) expect_wait(source, entry);
   if (!e) e = std::make_shared<Entry>(Entry{source, entry, words, source.find("__sync") != std::string::npos || source.find("_sync(") != std::string::npos});
   return std::make_shared<Function>(*this, e);
 }

@@ -58,7 +58,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
   const auto early = [](const CUlaunchAttribute& a) { return a.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION; };  // and what waits by itself may as well begin late
   if (extra || !std::all_of(config->attrs, config->attrs + config->numAttrs, early)) return CUDA_ERROR_NOT_SUPPORTED;
   const auto* kernel = reinterpret_cast<const CUkern_st*>(function);
-  const fake_cuda::Launch launch{{config->gridDimX, config->gridDimY, config->gridDimZ}, {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes, config->numAttrs > 0};
+  const fake_cuda::Launch launch{{config->gridDimX, config->gridDimY, config->gridDimZ}, {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes, config->numAttrs > 0 && config->attrs->value.programmaticStreamSerializationAllowed != 0};
   const auto empty = [](unsigned n) { return n == 0; };
   if (!kernel || std::any_of(launch.grid, launch.grid + 3, empty) || std::any_of(launch.block, launch.block + 3, empty)) return CUDA_ERROR_INVALID_VALUE;
   if (std::uint64_t{launch.block[0]} * launch.block[1] * launch.block[2] > 1024 || launch.shared_bytes > kernel->shared) return CUDA_ERROR_INVALID_VALUE;
