@@ -173,15 +173,15 @@ void measure_all(const Workload& w, const Options& o) {
   if (!o.batch || w.batches[0] == o.batch) measure(w, w.batches[0], o.precisions[0], false, o);
 }
 
-/// Seconds of one link of a chain, as what four more cost.
+/// Seconds of one link of a chain, as what four more cost where nothing disturbs them.
 double link_of(const std::function<Graph(int)>& chain, const Options& o) {
-  double median[2];
+  double quiet[2];
   for (int more : {0, 1}) {
     Session session(chain(2 + 4 * more), Single{.device = o.device}, {.fuse = false});
     const auto feeds = synthetic_feeds(session.graph(), 1);
-    median[more] = measured([&] { session.run(feeds, {"y"}); }, 0).median;
+    quiet[more] = measured([&] { session.run(feeds, {"y"}); }, 0).low;
   }
-  return (median[1] - median[0]) / 4 / 1e3;
+  return (quiet[1] - quiet[0]) / 4 / 1e3;
 }
 
 Ceilings ceilings_of(const Options& o) {

@@ -60,10 +60,10 @@ KERNEL void wide(const Args a) { give_back<16 / sizeof(T)>(a); }
 KERNEL void narrow(const Args a) { give_back<1>(a); }
 )";
 
-/// A part has ABREAST threads for each of LANES packs of channels, and each of them as many runs of neighbouring windows, one behind the other, and ROWS rows of the window. What they have is added in their order, and the parts after that.
+/// A part has 256 / lanes threads for each of so many packs of channels, and each of them as many runs of neighbouring windows, one behind the other, and ROWS rows of the window. What they have is added in their order, and the parts after that.
 /// What lies outside is read where the picture ends, and not added: so nothing that is read waits for anything.
 const char* const kFilter = R"(
-enum { ABREAST = 256 / LANES, SETS = (WINDOW_H + ROWS - 1) / ROWS };
+enum { SETS = (WINDOW_H + ROWS - 1) / ROWS };
 /// What a row of pixels adds to the row of the filter that `left` windows of a run lay on it: WHOLE if that is all of them, and all pixels from `column` on are the picture's.
 template <bool WHOLE, int N> void add_row(const Pack<T, N> (&x)[SPAN], const F (&dy)[RUN][N], F (&sum)[WINDOW_W][N], I left, I column, I width) {
 #pragma unroll
@@ -85,13 +85,13 @@ template <bool WHOLE, int N> void add_row(const Pack<T, N> (&x)[SPAN], const F (
 }
 template <int N> void parts(const Args& a) {
   __shared__ F shared[N][256];
-  const I packs = (I)a.channels / N, yh = (I)a.yh, yw = (I)a.yw, xh = (I)a.xh, xw = (I)a.xw, runs = (yw + RUN - 1) / RUN, groups = (packs + LANES - 1) / LANES;
-  const int lane = threadIdx.x % LANES, turn = threadIdx.x / LANES;
+  const I packs = (I)a.channels / N, yh = (I)a.yh, yw = (I)a.yw, xh = (I)a.xh, xw = (I)a.xw, runs = (yw + RUN - 1) / RUN, groups = (packs + (I)a.lanes - 1) / (I)a.lanes;
+  const int lanes = (int)a.lanes, abreast = 256 / lanes, lane = threadIdx.x % lanes, turn = threadIdx.x / lanes;
   for (I b = blockIdx.x; b < (I)a.parts * groups * SETS; b += gridDim.x) {
-    const I first = b % SETS * ROWS, part = b / SETS / groups, c = b / SETS % groups * LANES + lane, begin = part * (I)a.part + turn * ((I)a.part / ABREAST);
+    const I first = b % SETS * ROWS, part = b / SETS / groups, c = b / SETS % groups * lanes + lane, begin = part * (I)a.part + turn * ((I)a.part / abreast);
     F sum[ROWS][WINDOW_W][N] = {};
     I q = begin % runs * RUN, p = begin / runs % yh, picture = begin / runs / yh;
-    for (I left = turn < ABREAST && c < packs ? (I)a.part / ABREAST : 0; left > 0 && picture < (I)a.pictures; --left) {
+    for (I left = turn < abreast && c < packs ? (I)a.part / abreast : 0; left > 0 && picture < (I)a.pictures; --left) {
       const I column = q * STRIDE_W - (I)a.before_w;
       const bool whole = q + RUN <= yw && column >= 0 && column + SPAN <= xw;
       const Pack<T, N>* given = (const Pack<T, N>*)a.in[1] + (picture * yh + p) * yw * packs + c;
@@ -125,13 +125,10 @@ template <int N> void parts(const Args& a) {
 #pragma unroll
       for (int k = 0; k < N; ++k) shared[k][threadIdx.x] = sum[tap / WINDOW_W][tap % WINDOW_W][k];
       __syncthreads();
-      for (int u = threadIdx.x; u < LANES * N; u += 256) {
-        const int k = u / LANES, from = u % LANES;
-        const I to = b / SETS % groups * LANES + from;
-        F total = shared[k][from];
-        for (int other = 1; other < ABREAST; ++other) total += shared[k][other * LANES + from];
-        if (to < packs && first + tap / WINDOW_W < WINDOW_H) ((F*)a.scratch)[(((i64)part * WINDOW_H * WINDOW_W + first * WINDOW_W + tap) * packs + to) * N + k] = total;
-      }
+      if (turn >= N || c >= packs || first + tap / WINDOW_W >= WINDOW_H) continue;  // there are more turns than elements of a pack
+      F total = shared[turn][lane];
+      for (int other = 1; other < abreast; ++other) total += shared[turn][other * lanes + lane];
+      ((F*)a.scratch)[(((i64)part * WINDOW_H * WINDOW_W + first * WINDOW_W + tap) * packs + c) * N + turn] = total;
     }
   }
 }
@@ -187,9 +184,9 @@ Generated depthwise_filter_gradient(const KernelRequest& r) {
   const Parts p(d, t);
   const std::int64_t n = r.outputs[0].elements();
   Generated g = depthwise_head(r, d, t);
-  strides(g, d.s.stride_h, d.s.stride_w).type("Y", r.outputs[0].dtype).head(fmt::format("#define LANES {}\n#define WIDTH_OF_PARTS {}\n#define ROWS {}\n#define RUN {}\n#define SPAN {}", p.lanes, p.width, p.rows, p.run, p.span));
+  strides(g, d.s.stride_h, d.s.stride_w).type("Y", r.outputs[0].dtype).head(fmt::format("#define WIDTH_OF_PARTS {}\n#define ROWS {}\n#define RUN {}\n#define SPAN {}", p.width, p.rows, p.run, p.span));
   g.number("xh", d.x[1]).number("xw", d.x[2]).number("yh", d.y[1]).number("yw", d.y[2]).number("before_h", d.s.h.before).number("before_w", d.s.w.before);
-  g.number("parts", p.count).number("part", p.part).number("elements", n).body(kFilter).body(kJoinParts);
+  g.number("parts", p.count).number("part", p.part).number("lanes", p.lanes).number("elements", n).body(kFilter).body(kJoinParts);
   const Grid grid{std::min<std::int64_t>(p.count * p.groups * up(d.s.window_h, p.rows), 16384), 256};
   g.launch("wide", grid, p.width > 1 ? std::vector<std::size_t>{0, 1} : std::vector<std::size_t>{}, "narrow", grid);
   return g.launch("join", {up(n, 32), 256});

@@ -149,11 +149,10 @@ struct HostGpu::Function : GpuFunction {
 
 namespace {
 
-/// Drivers launch a kernel before what stands before it has ended: it must be known to wait, and do so at once.
+/// Drivers launch a kernel before what stands before it has ended: it must be known to wait, and written as `waiting` finds it.
 void expect_wait(const std::string& source, const std::string& entry) {
-  const std::string text = waiting(source);
-  const std::size_t at = text.find(" void " + entry + "("), body = text.find('{', at);
-  if (!waits(source, entry) || at == std::string::npos || !text.substr(body).starts_with("{ wait_for_others();")) throw std::logic_error("'" + entry + "' does not wait for what stands before it");
+  const std::size_t at = source.find(" void " + entry + "("), past = source.find(')', at);
+  if (!waits(source, entry) || past == std::string::npos || source.compare(past, 3, ") {") != 0) throw std::logic_error("'" + entry + "' does not wait for what stands before it");
 }
 
 }  // namespace
