@@ -65,7 +65,7 @@ inline constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
 inline constexpr std::int64_t kScratchBytes = kWorkspaceBytes + kWorkspaceAlignment;
 
 /// Those that cuBLASLt forecasts to be fastest for a product: what is worth timing.
-inline constexpr std::size_t kMostAlgorithms = 8;
+inline constexpr std::size_t kMostAlgorithms = 16;
 
 /// Belong to the thread that made them, whose context is current. DeviceError where cuBLASLt cannot be used or has nothing for it. `algorithm`: one of algorithm_names(); empty: the first.
 std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Product& product, const std::string& algorithm = {});

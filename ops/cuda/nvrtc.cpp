@@ -115,7 +115,10 @@ std::string waiting(const std::string& source) {
 }
 
 bool waits(const std::string& source, const std::string& entry) {
-  const auto begins = [&](const char* macro) { return source.find(macro + entry + "(") != std::string::npos; };
+  const auto begins = [&](const std::string& macro) {
+    const std::size_t at = source.find(macro + entry + "("), past = at == std::string::npos ? at : source.find_first_of("()", at + macro.size() + entry.size() + 1);
+    return past != std::string::npos && source.compare(past, 3, ") {") == 0;
+  };
   return begins("KERNEL void ") || begins("KERNEL_AHEAD void ");
 }
 

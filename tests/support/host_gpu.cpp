@@ -147,20 +147,10 @@ struct HostGpu::Function : GpuFunction {
   std::shared_ptr<Entry> entry;
 };
 
-namespace {
-
-/// Drivers launch a kernel before what stands before it has ended: it must be known to wait, and written as `waiting` finds it.
-void expect_wait(const std::string& source, const std::string& entry) {
-  const std::size_t at = source.find(" void " + entry + "("), past = source.find(')', at);
-  if (!waits(source, entry) || past == std::string::npos || source.compare(past, 3, ") {") != 0) throw std::logic_error("'" + entry + "' does not wait for what stands before it");
-}
-
-}  // namespace
-
 std::shared_ptr<GpuFunction> HostGpu::function(const std::string& source, const std::string& entry, std::size_t words) {
   std::lock_guard lock(mutex_);
   auto& e = entries_[{source, entry}];
-  if (!e) expect_wait(source, entry);
+  if (!e && !waits(source, entry)) throw std::logic_error("'" + entry + "' does not wait for what stands before it, before which drivers may launch it");
   if (!e) e = std::make_shared<Entry>(Entry{source, entry, words, source.find("__sync") != std::string::npos || source.find("_sync(") != std::string::npos});
   return std::make_shared<Function>(*this, e);
 }
