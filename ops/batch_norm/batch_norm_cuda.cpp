@@ -18,26 +18,29 @@ namespace {
 
 /// Rows of channels as tiles of a block of 256 threads each: `columns` packs of channels side by side, `lanes` threads for each, which take its rows in
 /// turn. A pack is 16 bytes where channels are a multiple of that. All of it depends on the shape and the dtype alone, and so does the order of sums.
+/// Few rows are summed by few blocks, of so few channels that blocks of the last launch can join their sums themselves: launches are what such norms cost.
 struct Tiles {
   explicit Tiles(const KernelRequest& r)
-      : channels(r.inputs[0].shape.back()), rows(r.inputs[0].elements() / channels), pack(16 / static_cast<std::int64_t>(size_of(r.inputs[0].dtype))), added(rows, channels) {
+      : channels(r.inputs[0].shape.back()), rows(r.inputs[0].elements() / channels), pack(16 / static_cast<std::int64_t>(size_of(r.inputs[0].dtype))), few(rows <= 1024 * kMostJoined), added(rows, channels) {
     if (channels % pack != 0) pack = 1;
     packs = channels / pack;
-    across = up(packs, 32);
+    across = up(packs, few ? 32 / pack : 32);
     columns = up(packs, across);
     lanes = 256 / columns;
-    block = rows_of_about(1024);
+    block = few ? rows_of_about(std::min<std::int64_t>(512, kMostJoined * across)) : rows_of_about(1024);
     blocks = up(rows, block);
   }
-  /// Rows of a tile, where there shall be about so many tiles: a thread reads four at a time, and fewer than eight are not worth a block.
+  /// Rows of a tile, where there shall be about so many tiles: a thread reads four at a time, and of many rows fewer than eight are not worth a block.
   std::int64_t rows_of_about(std::int64_t tiles) const {
     const std::int64_t of_thread = up(up(rows, std::max<std::int64_t>(1, tiles / across)), lanes);
-    return lanes * std::max<std::int64_t>(8, 4 * up(of_thread, 4));
+    return lanes * std::max<std::int64_t>(few ? 4 : 8, 4 * up(of_thread, 4));
   }
   /// Two sums of every block and channel, and behind them what the last launch wants of each channel.
   std::int64_t scratch_bytes() const { return 8 * channels * (2 * blocks + 4); }
 
+  static constexpr std::int64_t kMostJoined = 32;  ///< blocks, as the text has it
   std::int64_t channels, rows, pack, packs, across, columns, lanes;
+  bool few;
   std::int64_t block, blocks;  ///< of the sums
   ColumnSums added;            ///< in which reduce_sum adds what is made
 };
@@ -78,13 +81,14 @@ Generated norm(const KernelRequest& request, bool backward) {
   const KernelRequest r = own_of(out, backward);
   const Tiles n(r);
   const DType t = r.inputs[0].dtype;
-  const std::int64_t tile = n.rows_of_about(4096);
+  const std::int64_t tile = n.rows_of_about(n.few ? 512 : 4096);
+  const bool joins = n.few && r.wanted[0] && !out.sum;  // the last launch does
   const Slope slope = backward ? slope_of(*r.attributes) : Slope::one;
   const bool keeps = out.wanted(out.dy);  // of whom the last pass reads it
   Generated g(request);
   g.type("T", t).type("F", is_half(t) ? f32 : t).head(fmt::format("constexpr int N = {}, X = {};", n.pack, whole.first));
   g.number("rows", n.rows).number("channels", n.channels).number("packs", n.packs).number("across", n.across).number("columns", n.columns).number("lanes", n.lanes);
-  g.number("block", n.block).number("blocks", n.blocks).number("tile", tile).real("epsilon", r.attributes->real("epsilon"));
+  g.number("block", n.block).number("blocks", n.blocks).number("tile", tile).number("joins", joins).real("epsilon", r.attributes->real("epsilon"));
   std::vector<std::size_t> written = {0};
   if (backward) {
     written = out.name(g, request);
@@ -105,7 +109,8 @@ Generated norm(const KernelRequest& request, bool backward) {
   all.push_back(whole.first);
   for (std::size_t k : written) all.push_back(request.inputs.size() + k);
   const Grid of_sums{n.blocks * n.across, 256}, of_all{(out.sum ? n.added.blocks : up(n.rows, tile)) * n.across, 256};
-  g.launch("wide_sums", of_sums, summed, "narrow_sums", of_sums).launch("join", {up(n.channels, 4), 256});
+  g.launch("wide_sums", of_sums, summed, "narrow_sums", of_sums);
+  if (!joins) g.launch("join", {up(n.channels, 4), 256});
   if (r.wanted[0] || out.sum) g.launch("wide_normalise", of_all, all, "narrow_normalise", of_all);
   if (out.sum) g.launch("join_added", {up(n.channels, 4), 256});
   return g;

@@ -57,10 +57,31 @@ inline void keep(const Args& a, const Tile& t, double (&sum)[2 * N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) out[i] = sum[i], out[a.blocks * a.channels + i] = sum[N + i];
 }
-/// What the last launch wants of channel k, number `which`.
-inline F* wanted_of(const Args& a, int which, i64 k) { return (F*)((double*)a.scratch + 2 * a.blocks * a.channels) + which * a.channels + k; }
+/// What the last launch wants of channel k, number `which`: behind the sums in memory, or where that launch joins them, what each block has of its own channels.
+inline F* wanted_of(const Args& a, int which, i64 k) {
+  __shared__ Reals own[4][32 / N];
+  return a.joins ? (F*)own[which] + (u32)k % (u32)(a.columns * N) : (F*)((double*)a.scratch + 2 * a.blocks * a.channels) + which * a.channels + k;
+}
 inline double parameter(const void* all, i64 k, double otherwise) { return all ? (double)((const F*)all)[k] : otherwise; }
-void joined(const Args& a, i64 k, double first, double second);
+/// Of channel k, of whom it tells others too.
+void joined(const Args& a, i64 k, double first, double second, bool tells);
+/// A block's own channels, 32 at most, of 32 blocks at most: eight lanes for each add what `join` adds, in its order.
+inline void join_own(const Args& a, u32 block) {
+  const int width = (int)a.columns * N, lane = threadIdx.x / 32, own = threadIdx.x % 32, blocks = (int)a.blocks;
+  const i64 k = (i64)(block % (u32)a.across) * width + own;
+  const bool some = own < width && k < a.channels;
+  double v[2][4] = {};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const int b = lane + 8 * j;
+    const double* at = (const double*)a.scratch + b * a.channels + k;
+    if (some && b < blocks) v[0][j] = at[0], v[1][j] = at[blocks * a.channels];
+  }
+  double sum[2] = {(v[0][0] + v[0][2]) + (v[0][1] + v[0][3]), (v[1][0] + v[1][2]) + (v[1][1] + v[1][3])};
+  fold_lanes(sum, lane, 8, 32);
+  if (lane == 0 && some) joined(a, k, sum[0], sum[1], block < (u32)a.across);
+  __syncthreads();
+}
 /// Four channels of 64 lanes, which take blocks in turn.
 KERNEL void join(const Args a) {
   const int lane = threadIdx.x / 4, blocks = (int)a.blocks;
@@ -72,7 +93,7 @@ KERNEL void join(const Args a) {
     for (int b = lane; b < blocks; b += 64) sum[0] += at[b * a.channels], sum[1] += at[(blocks + b) * a.channels];
   }
   fold_lanes(sum, lane, 64, 4);
-  if (lane == 0 && k < a.channels) joined(a, k, sum[0], sum[1]);
+  if (lane == 0 && k < a.channels) joined(a, k, sum[0], sum[1], true);
 }
 )";
 
@@ -100,7 +121,7 @@ template <bool IN_PACKS> void sums(const Args& a) {
   double sum[2 * N] = {};
   if (t.count > 0) {
     const T* x = (const T*)a.in[X] + t.first;
-    const Data top = read<IN_PACKS>(x);
+    const Data top = read<IN_PACKS>(x), whole = read<IN_PACKS>((const T*)a.in[X] + t.channel);  // what is read early nothing waits for
     F origin[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) origin[i] = finite(convert<F>(top.e[i]));
@@ -109,19 +130,19 @@ template <bool IN_PACKS> void sums(const Args& a) {
     for (; left > 0; --left, x += t.step) add_rows<IN_PACKS, 1>(sum, x, t.step, origin);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const double d = (double)origin[i] - (double)origin_of(a, t.channel + i), n = t.count;
+      const double d = (double)origin[i] - (double)finite(convert<F>(whole.e[i])), n = t.count;
       sum[N + i] += d * (2 * sum[i] + n * d);
       sum[i] += n * d;
     }
   }
   keep(a, t, sum);
 }
-void joined(const Args& a, i64 k, double distance, double squares) {
+void joined(const Args& a, i64 k, double distance, double squares, bool tells) {
   const double n = (double)a.rows, apart = distance / n, mean = (double)origin_of(a, k) + apart, rest = squares / n - apart * apart, variance = rest < 0 ? 0 : rest;
   const double scale = parameter(a.in[X + 1], k, 1) / sqrt(variance + a.epsilon);
-  if (a.out[1]) ((F*)a.out[1])[k] = (F)mean;
-  if (a.out[2]) ((F*)a.out[2])[k] = (F)variance;
-  if (a.out[3]) ((F*)a.out[3])[k] = (F)(variance * (n / (n > 1 ? n - 1 : 1)));
+  if (tells && a.out[1]) ((F*)a.out[1])[k] = (F)mean;
+  if (tells && a.out[2]) ((F*)a.out[2])[k] = (F)variance;
+  if (tells && a.out[3]) ((F*)a.out[3])[k] = (F)(variance * (n / (n > 1 ? n - 1 : 1)));
   *wanted_of(a, 0, k) = (F)mean;
   *wanted_of(a, 1, k) = (F)scale;
   *wanted_of(a, 2, k) = (F)(parameter(a.in[X + 2], k, 0) - (mean - (double)(F)mean) * scale);  // with what F has no room for of the mean
@@ -142,16 +163,7 @@ template <bool IN_PACKS, int COUNT> void normalise_rows(const Args& a, i64 at, i
     write<IN_PACKS>((T*)a.out[0] + at + j * step, v[j]);
   }
 }
-/// From the end: what the sums read last may still lie in the cache.
-template <bool IN_PACKS> void normalise(const Args& a) {
-  const Tile t = tile_of(a, gridDim.x - 1 - blockIdx.x, a.tile);
-  if (t.count == 0) return;
-  const Channels c(a, t.channel);
-  i64 at = t.first;
-  int left = t.count;
-  for (; left >= 4; left -= 4, at += 4 * t.step) normalise_rows<IN_PACKS, 4>(a, at, t.step, c);
-  for (; left > 0; --left, at += t.step) normalise_rows<IN_PACKS, 1>(a, at, t.step, c);
-}
+typedef Channels OfChannels;
 )";
 
 /// Where dy is kept, the first pass writes what it adds, and the last reads that.
@@ -230,10 +242,10 @@ template <bool IN_PACKS> void sums(const Args& a) {
   }
   keep(a, t, sum);
 }
-void joined(const Args& a, i64 k, double dbeta, double product) {
+void joined(const Args& a, i64 k, double dbeta, double product, bool tells) {
   const double inverse = 1 / sqrt((double)((const F*)a.in[X + 4])[k] + a.epsilon), dgamma = product * inverse, scale = parameter(a.in[X + 1], k, 1) * inverse;
-  if (DGAMMA) ((F*)DGAMMA)[k] = (F)dgamma;
-  if (DBETA) ((F*)DBETA)[k] = (F)dbeta;
+  if (tells && DGAMMA) ((F*)DGAMMA)[k] = (F)dgamma;
+  if (tells && DBETA) ((F*)DBETA)[k] = (F)dbeta;
   *wanted_of(a, 0, k) = ((const F*)a.in[X + 3])[k];
   *wanted_of(a, 1, k) = SLOPE ? scale_of(a, k) : (F)scale;  // of whose y the sums are
   *wanted_of(a, 2, k) = (F)(-scale * inverse * dgamma / (double)a.rows);
@@ -253,7 +265,7 @@ inline F dx_of(F x, F dy, const Slopes& c, int i) {
   return (passes(centred * c.of_dy.e[i] + c.beta[i]) ? dy : F(0)) * c.of_dy.e[i] + centred * c.of_x.e[i] + c.shift.e[i];
 }
 /// Row j of what is made lies at made[j * apart], too, where its rows are added.
-template <bool IN_PACKS, int COUNT> void normalise_rows(const Args& a, i64 at, i64 step, const Slopes& c, Data* made, int apart) {
+template <bool IN_PACKS, int COUNT> void normalise_rows(const Args& a, i64 at, i64 step, const Slopes& c, Data* made = 0, int apart = 0) {
   Data v[COUNT];
   read_rows<IN_PACKS>((const T*)a.in[X] + at, step, v);
   const Slope<IN_PACKS, COUNT> dy(a, at, step);
@@ -301,22 +313,25 @@ template <bool IN_PACKS> void normalise(const Args& a) {
   if (adds) added_blocks(a)[b * a.channels + k] = sum;
 }
 KERNEL_AHEAD void join_added(const Args a) { join_blocks<F>(added_blocks(a), a.added_blocks, a.channels, (i64)blockIdx.x * 4, (Y*)ADDED_TO); }
-#else
-/// From the end: what the sums read last may still lie in the cache.
-template <bool IN_PACKS> void normalise(const Args& a) {
-  const Tile t = tile_of(a, gridDim.x - 1 - blockIdx.x, a.tile);
-  if (t.count == 0) return;
-  const Slopes c(a, t.channel);
-  i64 at = t.first;
-  int left = t.count;
-  for (; left >= 4; left -= 4, at += 4 * t.step) normalise_rows<IN_PACKS, 4>(a, at, t.step, c, (Data*)0, 0);
-  for (; left > 0; --left, at += t.step) normalise_rows<IN_PACKS, 1>(a, at, t.step, c, (Data*)0, 0);
-}
 #endif
+typedef Slopes OfChannels;
 )";
 
-/// Packs where pointers are multiples of 16, else the same elements one by one.
+/// The last pass goes from the end: what the sums read last may still lie in the cache. Packs where pointers are multiples of 16, else the same elements one by one.
 const char* const batch_norm_texts::kEntries = R"(
+#if !ADDED
+template <bool IN_PACKS> void normalise(const Args& a) {
+  const u32 block = gridDim.x - 1 - blockIdx.x;
+  const Tile t = tile_of(a, block, a.tile);
+  if (a.joins) join_own(a, block);
+  if (t.count == 0) return;
+  const OfChannels c(a, t.channel);
+  i64 at = t.first;
+  int left = t.count;
+  for (; left >= 4; left -= 4, at += 4 * t.step) normalise_rows<IN_PACKS, 4>(a, at, t.step, c);
+  for (; left > 0; --left, at += t.step) normalise_rows<IN_PACKS, 1>(a, at, t.step, c);
+}
+#endif
 FIRST_KERNEL void wide_sums(const Args a) { sums<true>(a); }
 FIRST_KERNEL void narrow_sums(const Args a) { sums<false>(a); }
 LAST_KERNEL void wide_normalise(const Args a) { normalise<true>(a); }

@@ -205,7 +205,7 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     };
     std::vector<OpCase> out = {of("pictures of eight channels", f32, {B, 5, 7, 8}), of("rows of eight channels", f32, {B, 8}), of("eight channels as they are", f32, {B, 2, 3, 8}, 0, false), of("halves", bf16, {B, 5, 7, 8}),
             of("halves one by one", f16, {B, 5, 7, 5}), of("packs in blocks", f32, {B, 40, 40, 8}), of("halves in blocks", f16, {B, 30, 30, 16}), of("columns of packs", f32, {B, 100, 136}),
-            of("more blocks than lanes", f32, {9000, 33}), of("a large mean", f32, {B, 40, 40, 6}, 1e3)};
+            of("more blocks than lanes", f32, {33000, 33}), of("many rows of packs", f32, {B, 106, 106, 8}), of("a large mean", f32, {B, 40, 40, 6}, 1e3)};
     if (op == "batch_norm_gradient")
       for (const OpCase& c : {of("behind relu", f32, {B, 5, 7, 8}, 0, true, "relu"), of("behind relu6, one by one", f32, {B, 41, 5}, 0, true, "relu6"), of("behind relu6, halves", bf16, {B, 30, 30, 16}, 0, true, "relu6"),
                               of("behind relu, as they are", f16, {B, 2, 3, 8}, 0, false, "relu")})

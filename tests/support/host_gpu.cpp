@@ -137,7 +137,9 @@ struct HostGpu::Function : GpuFunction {
     b.state = &state;
     b.run = entry->run;
     b.words = words.data();
-    for (state.block.x = 0; state.block.x < state.grid.x; ++state.block.x) {
+    const bool backwards = entry->launches++ % 2 != 0;  // no kernel may count on an order of blocks
+    for (unsigned k = 0; k < state.grid.x; ++k) {
+      state.block.x = backwards ? state.grid.x - 1 - k : k;
       if (entry->together) run_block_together(threads);
       else
         for (state.thread.x = 0; state.thread.x < threads; ++state.thread.x) entry->run(words.data());

@@ -24,6 +24,7 @@ class HostGpu : public GpuCode {
     std::size_t words = 0;
     bool together = false;  ///< its threads wait for each other
     void (*run)(const void* words) = nullptr;
+    int launches = 0;
   };
   struct Function;
   std::recursive_mutex mutex_;
