@@ -61,7 +61,7 @@ Sequence convolution(const Problem& p, Kind kind, Place x, Place filter, Place y
   Sequence out;
   out.engine_bytes = reserve(p);
   Run run;
-  Place narrow = made && widens ? out.temporary(p.elements()) : filter, ordered = p.in_order() ? narrow : out.temporary(p.elements());
+  const Place ordered = p.in_order() && !(made && widens) ? filter : out.temporary(p.elements());
   std::size_t of_x = run.add(p.picture_x(), x), of_filter = run.add(p.ordered_filter(of_filters), ordered), of_y = run.add(p.picture_y(), y);
   run.graph.operations = {{kind, {of_x, of_filter, of_y}, p.window}};
   if (widens && kind == Kind::conv_input_gradient) {
@@ -70,10 +70,10 @@ Sequence convolution(const Problem& p, Kind kind, Place x, Place filter, Place y
     result = run.add(unstored(run.graph.tensors[stored]));
     run.graph.operations.push_back({Kind::identity, {result, stored}});
   }
-  if (!made && !p.in_order()) out.steps.push_back(Transpose{p.taps(), p.filter[3], filter, ordered, of_filters});
+  if (!made && !p.in_order()) out.steps.push_back(Transpose{p.taps(), p.filter[3], filter, ordered, of_filters, of_filters});
   out.steps.push_back(std::move(run));
-  if (made && !p.in_order()) out.steps.push_back(Transpose{p.filter[3], p.taps(), ordered, narrow, of_filters});
-  if (made && widens) out.steps.push_back(Cast{p.elements(), of_filters, p.filter_type, narrow, filter});
+  if (made && !p.in_order()) out.steps.push_back(Transpose{p.filter[3], p.taps(), ordered, filter, of_filters, p.filter_type});
+  else if (made && widens) out.steps.push_back(Cast{p.elements(), of_filters, p.filter_type, ordered, filter});
   return out;
 }
 

@@ -32,10 +32,6 @@ struct Api {
   decltype(&::cublasLtMatrixLayoutCreate) cublasLtMatrixLayoutCreate;
   decltype(&::cublasLtMatrixLayoutDestroy) cublasLtMatrixLayoutDestroy;
   decltype(&::cublasLtMatrixLayoutSetAttribute) cublasLtMatrixLayoutSetAttribute;
-  decltype(&::cublasLtMatrixTransform) cublasLtMatrixTransform;
-  decltype(&::cublasLtMatrixTransformDescCreate) cublasLtMatrixTransformDescCreate;
-  decltype(&::cublasLtMatrixTransformDescDestroy) cublasLtMatrixTransformDescDestroy;
-  decltype(&::cublasLtMatrixTransformDescSetAttribute) cublasLtMatrixTransformDescSetAttribute;
 };
 
 template <class F>
@@ -62,10 +58,6 @@ Api loaded(void* library) {
   BELFRY_LOAD(cublasLtMatrixLayoutCreate);
   BELFRY_LOAD(cublasLtMatrixLayoutDestroy);
   BELFRY_LOAD(cublasLtMatrixLayoutSetAttribute);
-  BELFRY_LOAD(cublasLtMatrixTransform);
-  BELFRY_LOAD(cublasLtMatrixTransformDescCreate);
-  BELFRY_LOAD(cublasLtMatrixTransformDescDestroy);
-  BELFRY_LOAD(cublasLtMatrixTransformDescSetAttribute);
 #undef BELFRY_LOAD
   return out;
 }
@@ -215,33 +207,6 @@ class MultiplicationImpl : public Multiplication {
   Algorithm chosen_{};
 };
 
-/// Seen column by column, rows of a matrix that lie one behind the other are its columns.
-class TranspositionImpl : public Transposition {
- public:
-  TranspositionImpl(std::shared_ptr<Handle> h, std::int64_t rows, std::int64_t columns)
-      : handle_(std::move(h)), from_(layout(handle_->api, CUDA_R_32F, columns, rows, columns)), to_(layout(handle_->api, CUDA_R_32F, rows, columns, rows)),
-        transform_(nullptr, handle_->api.cublasLtMatrixTransformDescDestroy) {
-    const Api& api = handle_->api;
-    cublasLtMatrixTransformDesc_t raw = nullptr;
-    check(api, api.cublasLtMatrixTransformDescCreate(&raw, CUDA_R_32F), "cublasLtMatrixTransformDescCreate");
-    transform_.reset(raw);
-    cublasOperation_t turned = CUBLAS_OP_T;
-    check(api, api.cublasLtMatrixTransformDescSetAttribute(raw, CUBLASLT_MATRIX_TRANSFORM_DESC_TRANSA, &turned, sizeof turned), "cublasLtMatrixTransformDescSetAttribute");
-  }
-
-  void run(const void* from, void* to, void* stream) override {
-    const float one = 1, zero = 0;
-    const Api& api = handle_->api;
-    const auto on = static_cast<cudaStream_t>(stream);
-    check(api, api.cublasLtMatrixTransform(handle_->raw, transform_.get(), &one, from, from_.get(), &zero, nullptr, nullptr, to, to_.get(), on), "cublasLtMatrixTransform");
-  }
-
- private:
-  std::shared_ptr<Handle> handle_;
-  Layout from_, to_;
-  Held<cublasLtMatrixTransformDescOpaque_t> transform_;
-};
-
 }  // namespace
 
 bool built() { return true; }
@@ -252,7 +217,6 @@ std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Produ
   return out;
 }
 std::vector<std::string> algorithm_names(CudaToolkit& toolkit, const Product& product) { return MultiplicationImpl(handle_of(toolkit), product).names(); }
-std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns) { return std::make_unique<TranspositionImpl>(handle_of(toolkit), rows, columns); }
 
 }  // namespace belfry::cublas_lt
 #endif

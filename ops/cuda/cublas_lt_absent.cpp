@@ -12,7 +12,6 @@ constexpr const char* kAbsent = "Belfry was built without cuBLASLt's header";
 bool built() { return false; }
 std::unique_ptr<Multiplication> multiplication(CudaToolkit&, const Product&, const std::string&) { throw DeviceError(kAbsent); }
 std::vector<std::string> algorithm_names(CudaToolkit&, const Product&) { throw DeviceError(kAbsent); }
-std::unique_ptr<Transposition> transposition(CudaToolkit&, std::int64_t, std::int64_t) { throw DeviceError(kAbsent); }
 
 }  // namespace belfry::cublas_lt
 #endif

@@ -1,4 +1,4 @@
-// The one place that calls cuBLASLt: matrix products and transpositions, prepared once and then only launched.
+// The one place that calls cuBLASLt: matrix products, prepared once and then only launched.
 #pragma once
 
 #include <cstddef>
@@ -54,12 +54,6 @@ class Multiplication {
   virtual void run(const void* a, const void* b, void* y, std::byte* scratch, void* stream, const void* bias = nullptr, const void* added = nullptr) = 0;
 };
 
-class Transposition {
- public:
-  virtual ~Transposition() = default;
-  virtual void run(const void* from, void* to, void* stream) = 0;
-};
-
 /// What a product may use of scratch: long sums are split over blocks only where there is some.
 inline constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
 inline constexpr std::int64_t kScratchBytes = kWorkspaceBytes + kWorkspaceAlignment;
@@ -71,10 +65,8 @@ inline constexpr std::size_t kMostAlgorithms = 16;
 std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Product& product, const std::string& algorithm = {});
 /// Best first, each of which repeats its bits.
 std::vector<std::string> algorithm_names(CudaToolkit& toolkit, const Product& product);
-/// Of a matrix of f32 (rows, columns), row by row, to (columns, rows).
-std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns);
 
-/// Whether Belfry was built with cuBLASLt's header; without it the three above throw.
+/// Whether Belfry was built with cuBLASLt's header; without it the two above throw.
 bool built();
 
 }  // namespace belfry::cublas_lt

@@ -21,13 +21,11 @@ struct Bound : Prepared {
         if (!target) target = current_target(*toolkit);
         runs.push_back(find(target, r->graph, {sequence.engine_bytes, sequence.leeway, engine}));
         steps.push_back(bound(*r));
-      } else if (const auto* t = std::get_if<Transpose>(&step); t && is_half(t->dtype)) {
+      } else if (const auto* t = std::get_if<Transpose>(&step)) {
         const Attributes order{{"order", Integers{1, 0}}};
-        steps.push_back(alone(transpose_cuda(code).at(0), &order, {t->dtype, {t->rows, t->columns}}, {t->dtype, {t->columns, t->rows}}, t->from, t->to));
+        steps.push_back(alone(transpose_cuda(code).at(0), &order, {t->dtype, {t->rows, t->columns}}, {t->made, {t->columns, t->rows}}, t->from, t->to));
       } else if (const auto* c = std::get_if<Cast>(&step)) {
         steps.push_back(alone(cast_cuda(code).at(0), nullptr, {c->dtype, {c->count}}, {c->made, {c->count}}, c->from, c->to));
-      } else if (t) {
-        steps.push_back([t = *t, by = std::shared_ptr(cublas_lt::transposition(*toolkit, t->rows, t->columns))](const Arguments& a) { by->run(address(t.from, a), address(t.to, a), a.stream); });
       } else if (const auto* m = std::get_if<Multiply>(&step)) {
         steps.push_back([m = *m, own = own_bytes, by = std::shared_ptr(cublas_lt::multiplication(*toolkit, m->product, engine))](const Arguments& a) {
           by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream, address(m.bias, a));

@@ -28,11 +28,11 @@ struct Run {
     return graph.add(std::move(tensor));
   }
 };
-/// A matrix (rows, columns) to (columns, rows); f32 by cuBLASLt, halves by a generated kernel that moves their bits.
+/// A matrix (rows, columns) to (columns, rows), which may be of another dtype.
 struct Transpose {
   std::int64_t rows = 0, columns = 0;
   Place from, to;
-  DType dtype = f32;
+  DType dtype = f32, made = f32;
 };
 struct Cast {
   std::int64_t count = 0;
@@ -98,7 +98,7 @@ struct SequenceKernel {
 };
 /// The kernel itself behind those that take leeway, best first.
 std::vector<SequenceKernel> with_leeways(const SequenceKernel& kernel);
-/// All of them with their leeways. `code` for sequences of halves.
+/// All of them with their leeways. `code` for sequences that transpose or cast.
 std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, const std::shared_ptr<CudaToolkit>& toolkit, const GpuCodeRef& code = {});
 
 /// The engines of a sequence's runs, in order. DeviceError where cuDNN has none within its bytes.

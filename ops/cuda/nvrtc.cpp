@@ -14,9 +14,9 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <span>
 #include <sstream>
+#include <string_view>
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
 #include <belfry/graph/error.h>
@@ -107,19 +107,38 @@ struct Header {
 };
 constexpr char kMark[8] = {'b', 'e', 'l', 'f', 'r', 'y', 'k', '1'};
 
+struct KernelText {
+  std::string_view name;
+  std::size_t body;  ///< behind its brace
+};
+
+/// "KERNEL void name(arguments) {" and those of KERNEL_AHEAD, in order.
+std::vector<KernelText> kernels_in(std::string_view source) {
+  std::vector<KernelText> out;
+  for (std::size_t at = source.find("KERNEL"); at != source.npos; at = source.find("KERNEL", at + 1))
+    for (std::string_view before : {"KERNEL void ", "KERNEL_AHEAD void "}) {
+      if (!source.substr(at).starts_with(before)) continue;
+      const std::size_t name = at + before.size(), open = source.find('(', name), end = source.find_first_of("()", open == source.npos ? open : open + 1);
+      if (end != source.npos && source.substr(end).starts_with(") {")) out.push_back({source.substr(name, open - name), end + 3});
+    }
+  return out;
+}
+
 }  // namespace
 
 std::string waiting(const std::string& source) {
-  static const std::regex kernel(R"((KERNEL(?:_AHEAD)? void \w+\([^()]*\)) \{)");
-  return kWait + std::regex_replace(source, kernel, "$1 { wait_for_others();");
+  std::string out = kWait;
+  std::size_t from = 0;
+  for (const KernelText& k : kernels_in(source)) {
+    out.append(source, from, k.body - from).append(" wait_for_others();");
+    from = k.body;
+  }
+  return out.append(source, from);
 }
 
 bool waits(const std::string& source, const std::string& entry) {
-  const auto begins = [&](const std::string& macro) {
-    const std::size_t at = source.find(macro + entry + "("), past = at == std::string::npos ? at : source.find_first_of("()", at + macro.size() + entry.size() + 1);
-    return past != std::string::npos && source.compare(past, 3, ") {") == 0;
-  };
-  return begins("KERNEL void ") || begins("KERNEL_AHEAD void ");
+  const std::vector<KernelText> all = kernels_in(source);
+  return std::any_of(all.begin(), all.end(), [&](const KernelText& k) { return k.name == entry; });
 }
 
 std::shared_ptr<CudaToolkit> new_toolkit() { return std::make_shared<CudaToolkit>(); }

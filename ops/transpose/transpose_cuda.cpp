@@ -38,7 +38,9 @@ Generated tiled(const KernelRequest& r, const std::vector<Axis>& axes, std::size
     walk += fmt::format("    {{ const i64 i = left % a.m{0}; left /= a.m{0}; from += i * a.s{0}; to += i * a.o{0}; }}\n", d);
   }
   std::int64_t rows = axes[last].size, columns = axes[c].size, tiles = up(rows, 32) * up(columns, 32) * others;
-  g.type("T", word_text(static_cast<std::int64_t>(size_of(r.inputs[0].dtype)))).number("rows", rows).number("columns", columns).number("row_step", axes[last].stride).number("column_step", to_c);
+  const DType from = r.inputs[0].dtype, made = r.outputs[0].dtype;
+  const std::string word = word_text(static_cast<std::int64_t>(size_of(from)));
+  g.type("T", from == made ? word : type_text(from)).type("U", from == made ? word : type_text(made)).number("rows", rows).number("columns", columns).number("row_step", axes[last].stride).number("column_step", to_c);
   g.number("tiles", tiles).body(R"(
 KERNEL void transpose(const Args a) {
   __shared__ T tile[32][33];
@@ -49,11 +51,12 @@ KERNEL void transpose(const Args a) {
     const i64 row = left % tiles_r * 32; left /= tiles_r;
     const i64 column = left % tiles_c * 32; left /= tiles_c;
 )" + walk + R"(
+#pragma unroll
     for (int j = part; j < 32; j += 8)
       if (row + j < a.rows && column + lane < a.columns) tile[j][lane] = ((const T*)a.in[0])[from + (row + j) * a.row_step + column + lane];
     __syncthreads();
     for (int j = part; j < 32; j += 8)
-      if (row + lane < a.rows && column + j < a.columns) ((T*)a.out[0])[to + (column + j) * a.column_step + row + lane] = tile[lane][j];
+      if (row + lane < a.rows && column + j < a.columns) ((U*)a.out[0])[to + (column + j) * a.column_step + row + lane] = convert<U>(tile[lane][j]);
     __syncthreads();
   }
 }
@@ -63,12 +66,15 @@ KERNEL void transpose(const Args a) {
 
 }  // namespace
 
+/// Where what is made is of another dtype, as a filter's gradient asks for, it is converted on the way.
 std::vector<Kernel> transpose_cuda(const GpuCodeRef& code) {
   return {{.name = "nvrtc_transpose", .op = "transpose", .supports = [](const KernelRequest&) { return Support{.in_place = false}; }, .prepare = [code](const KernelRequest& r) {
              std::vector<Axis> axes = axes_of(r);
              for (std::size_t c = 0; c + 1 < axes.size(); ++c)
                if (axes[c].stride == 1 && axes[c].size >= 8 && axes.back().size >= 8) return tiled(r, axes, c).prepare(*code);
+             const DType made = r.outputs[0].dtype;
              ScalarTree t{{{r.inputs[0].dtype, {}}}, {}, {}};
+             if (made != r.inputs[0].dtype) t.steps = {{made, "convert<T>(x)", {{"x", 0}}}};
              for (const Axis& a : axes) t.shape.push_back(a.size), t.inputs[0].strides.push_back(a.stride);
              return elementwise(t).prepare(*code);
            }}};
