@@ -195,7 +195,7 @@ Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& fro
   g.number("fromh", from[1]).number("fromw", from[2]).number("toh", to[1]).number("tow", to[2]);
   g.number("before_h", flipped ? (d.s.window_h - 1) * d.s.dilation_h - d.s.h.before : d.s.h.before).number("before_w", flipped ? (d.s.window_w - 1) * d.s.dilation_w - d.s.w.before : d.s.w.before);
   g.body(kElements).body(source_text(whole, g)).body(beside_text(whole, g)).body(kSlide);
-  g.entries(fmt::format("{0} void wide(const Args a) {{ slide<{1}>(a); }}\n{0} void narrow(const Args a) {{ slide<1>(a); }}\n", tree && !(is_half(t) && few_taps) ? "KERNEL_AHEAD" : "KERNEL", width));
+  g.entries(fmt::format("{0} void wide(const Args a) {{ slide<{1}>(a); }}\n{0} void narrow(const Args a) {{ slide<1>(a); }}\n", !tree ? "KERNEL" : few_taps && t != f64 ? "KERNEL_THREE" : "KERNEL_AHEAD", width));
   if (width == 1 || d.channels % width != 0) return g.launch("narrow", grid_for(runs * d.channels));
   std::vector<std::size_t> packed = {r.inputs.size()};
   for (std::size_t i = 0; i < (r.members.empty() ? 2 : r.inputs.size()); ++i)

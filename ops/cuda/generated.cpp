@@ -15,6 +15,8 @@ const char* const kPrelude = R"(#ifndef KERNEL
 #define KERNEL extern "C" __global__ __launch_bounds__(256)
 /// One whose threads may have as many registers as what they read ahead needs, up to 128.
 #define KERNEL_AHEAD extern "C" __global__ __launch_bounds__(256, 2)
+/// One of which three blocks run beside each other: 80 registers a thread.
+#define KERNEL_THREE extern "C" __global__ __launch_bounds__(256, 3)
 #endif
 typedef unsigned int u32;
 typedef unsigned long long u64;

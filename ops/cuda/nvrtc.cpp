@@ -110,7 +110,7 @@ constexpr char kMark[8] = {'b', 'e', 'l', 'f', 'r', 'y', 'k', '1'};
 }  // namespace
 
 std::string waiting(const std::string& source) {
-  static const std::regex kernel(R"((KERNEL(?:_AHEAD)? void \w+\([^()]*\)) \{)");
+  static const std::regex kernel(R"((KERNEL(?:_AHEAD|_THREE)? void \w+\([^()]*\)) \{)");
   return kWait + std::regex_replace(source, kernel, "$1 { wait_for_others();");
 }
 
@@ -119,7 +119,7 @@ bool waits(const std::string& source, const std::string& entry) {
     const std::size_t at = source.find(macro + entry + "("), past = at == std::string::npos ? at : source.find_first_of("()", at + macro.size() + entry.size() + 1);
     return past != std::string::npos && source.compare(past, 3, ") {") == 0;
   };
-  return begins("KERNEL void ") || begins("KERNEL_AHEAD void ");
+  return begins("KERNEL void ") || begins("KERNEL_AHEAD void ") || begins("KERNEL_THREE void ");
 }
 
 std::shared_ptr<CudaToolkit> new_toolkit() { return std::make_shared<CudaToolkit>(); }
