@@ -13,7 +13,7 @@ namespace belfry {
 
 namespace {
 
-/// N elements side by side, in packs of no more than 16 bytes.
+/// N elements side by side, in packs of no more than 16 bytes, and element k as it is computed with.
 const char* const kElements = R"(
 template <class E, int N> struct Elements {
   enum { M = sizeof(E) * N > 16 ? 16 / (int)sizeof(E) : N };
@@ -21,53 +21,98 @@ template <class E, int N> struct Elements {
   E& at(int k) { return packs[k / M].e[k % M]; }
   const E& at(int k) const { return packs[k / M].e[k % M]; }
 };
+template <class E, int N> E widened(const Elements<E, N>& v, int k) { return v.at(k); }
+template <int N> float widened(const Elements<f16, N>& v, int k) { return convert<float>(v.at(k)); }
+template <int N> float widened(const Elements<bf16, N>& v, int k) {
+  if constexpr (N == 1) return convert<float>(v.at(k));
+  u32 two;  // of which each is one instruction away
+  memcpy(&two, &v.at(k / 2 * 2), sizeof two);
+  return __uint_as_float(k % 2 ? two & 0xFFFF0000u : two << 16);
+}
+/// Halves are rounded side by side: a NaN among them is rare.
+template <class E, class C, int N> void narrow_to(Elements<E, N>& out, const C (&y)[N]) {
+  if constexpr (sizeof(E) == sizeof(C)) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) out.at(k) = y[k];
+  } else {
+    bool numbers = true;
+#pragma unroll
+    for (int k = 0; k < N; ++k) numbers = numbers && y[k] == y[k], out.at(k) = Convert<E, C>::number(y[k]);
+    if (numbers) return;
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      if (y[k] != y[k]) out.at(k) = Convert<E, C>::nan(y[k]);
+  }
+}
 )";
 /// What moves over the picture `from`, a window per element of `to`. The filter is read from behind for gradients of stride 1. A row's pixels are read ahead, at the picture's edge where they lie
-/// outside; a tree that makes them wants the registers.
+/// outside, if what a tree needs of a pixel is one value. What is made of a pixel serves ROWS rows of windows; where there are several, taps stay in registers, and where all of a row lies INSIDE none is asked.
 const char* const kSlide = R"(
-template <int N> void slide(const Args& a) {
-  const I packs = (I)a.channels / N, toh = (I)a.toh, tow = (I)a.tow, fromh = (I)a.fromh, fromw = (I)a.fromw, runs = (tow + RUN - 1) / RUN;
-  for (I u = (I)blockIdx.x * blockDim.x + threadIdx.x; u < (I)a.pictures * toh * runs * packs; u += (I)gridDim.x * blockDim.x) {
-    const I c = u % packs, q = u / packs % runs * RUN, p = u / packs / runs % toh, picture = u / packs / runs / toh;
-    const Pack<T, N>* filter = (const Pack<T, N>*)a.in[FILTER] + c;
-    const Source<N> source(a, c);
-    F sum[RUN][N] = {};
+template <int N> void read_taps(F (&w)[WINDOW_W][N], const Elements<T, N>* filter, int i, I packs) {
 #pragma unroll
-    for (int i = 0; i < WINDOW_H; ++i) {
-      const I row = p * STRIDE_H - (I)a.before_h + i * DILATION_H, line = (picture * fromh + row) * fromw;
-      if (!inside(row, fromh)) continue;
-      F w[WINDOW_W][N];
-      Pack<T, N> v[SPAN];
+  for (int j = 0; j < WINDOW_W; ++j) {
+    const Elements<T, N> tap = filter[(FLIPPED ? (WINDOW_H - 1 - i) * WINDOW_W + WINDOW_W - 1 - j : i * WINDOW_W + j) * packs];
 #pragma unroll
-      for (int t = 0; READS_AHEAD && t < SPAN; ++t) v[t] = source.load(a, (line + nearest(q * STRIDE_W - (I)a.before_w + t, fromw)) * packs + c);
+    for (int k = 0; k < N; ++k) w[j][k] = widened(tap, k);
+  }
+}
+template <bool INSIDE, int N> void windows(const Args& a, I c, I q, I p, I picture) {
+  const I packs = (I)a.channels / N, toh = (I)a.toh, tow = (I)a.tow, fromh = (I)a.fromh, fromw = (I)a.fromw, left = q * STRIDE_W - (I)a.before_w;
+  const Elements<T, N>* filter = (const Elements<T, N>*)a.in[FILTER] + c;
+  const Source<N> source(a, c);
+  const Beside<N> beside(a, c);
+  F sum[ROWS][RUN][N] = {}, w[WINDOW_H][WINDOW_W][N];
 #pragma unroll
-      for (int j = 0; j < WINDOW_W; ++j) {
-        const Pack<T, N> tap = filter[(FLIPPED ? (WINDOW_H - 1 - i) * WINDOW_W + WINDOW_W - 1 - j : i * WINDOW_W + j) * packs];
+  for (int i = 0; ROWS > 1 && i < WINDOW_H; ++i) read_taps(w[i], filter, i, packs);
 #pragma unroll
-        for (int k = 0; k < N; ++k) w[j][k] = convert<F>(tap.e[k]);
-      }
+  for (int s = 0; s < SPAN_H; ++s) {
+    const I row = p * STRIDE_H - (I)a.before_h + s, line = (picture * fromh + row) * fromw;
+    bool of_windows = false;
+#pragma unroll
+    for (int o = 0; o < ROWS; ++o) of_windows = of_windows || (s >= o * STRIDE_H && (s - o * STRIDE_H) % DILATION_H == 0 && (s - o * STRIDE_H) / DILATION_H < WINDOW_H);
+    if (of_windows && inside(row, fromh)) {
+      typename Source<N>::Raw v[SPAN];
+#pragma unroll
+      for (int t = 0; READS_AHEAD && t < SPAN; ++t) v[t] = source.read(a, (line + (INSIDE ? left + t : nearest(left + t, fromw))) * packs + c);
+      if (ROWS == 1) read_taps(w[s / DILATION_H], filter, s / DILATION_H, packs);
 #pragma unroll
       for (int t = 0; t < SPAN; ++t) {
-        const I column = q * STRIDE_W - (I)a.before_w + t;
-        if (!inside(column, fromw)) continue;
-        if (!READS_AHEAD) v[t] = source.load(a, (line + column) * packs + c);
+        if (!INSIDE && !inside(left + t, fromw)) continue;
+        if (!READS_AHEAD) v[t] = source.read(a, (line + left + t) * packs + c);
 #pragma unroll
-        for (int r = 0; r < RUN; ++r) {
+        for (int k = 0; k < N; ++k) {
+          const F x = source.made(a, v[t], k);
 #pragma unroll
-          for (int j = 0; j < WINDOW_W; ++j) {
-            if (t != r * STRIDE_W + j * DILATION_W) continue;
+          for (int o = 0; o < ROWS; ++o) {
+            const int i = (s - o * STRIDE_H) / DILATION_H;
+            if (s < o * STRIDE_H || (s - o * STRIDE_H) % DILATION_H || i >= WINDOW_H) continue;
 #pragma unroll
-            for (int k = 0; k < N; ++k) sum[r][k] = fma(value(v[t].e[k]), w[j][k], sum[r][k]);
+            for (int r = 0; r < RUN; ++r) {
+#pragma unroll
+              for (int j = 0; j < WINDOW_W; ++j)
+                if (t == r * STRIDE_W + j * DILATION_W) sum[o][r][k] = fma(x, w[i][j][k], sum[o][r][k]);
+            }
           }
         }
       }
     }
-    const Beside<N> beside(a, c);
 #pragma unroll
-    for (int r = 0; r < RUN; ++r) {
-      if (q + r >= tow) break;
-      beside.store(a, ((picture * toh + p) * tow + q + r) * packs + c, sum[r]);
+    for (int o = 0; o < ROWS; ++o) {
+      if (s != o * STRIDE_H + (WINDOW_H - 1) * DILATION_H || p + o >= toh) continue;
+#pragma unroll
+      for (int r = 0; r < RUN; ++r) {
+        if (q + r >= tow) break;
+        beside.store(a, ((picture * toh + p + o) * tow + q + r) * packs + c, sum[o][r]);
+      }
     }
+  }
+}
+template <int N> void slide(const Args& a) {
+  const I packs = (I)a.channels / N, runs = ((I)a.tow + RUN - 1) / RUN, high = ((I)a.toh + ROWS - 1) / ROWS;
+  for (I u = (I)blockIdx.x * blockDim.x + threadIdx.x; u < (I)a.pictures * high * runs * packs; u += (I)gridDim.x * blockDim.x) {
+    const I c = u % packs, q = u / packs % runs * RUN, p = u / packs / runs % high * ROWS, picture = u / packs / runs / high, left = q * STRIDE_W - (I)a.before_w;
+    if (ROWS > 1 && left >= 0 && left + SPAN <= (I)a.fromw) windows<true, N>(a, c, q, p, picture);
+    else windows<false, N>(a, c, q, p, picture);
   }
 }
 )";
@@ -100,22 +145,30 @@ struct DepthwiseGroup {
 struct Operands {
   void add(const LocalType& t, std::size_t i) {
     const std::string type = type_text(t.dtype), pack = fmt::format("Elements<{}, N>", type), name = fmt::format("e{}", i);
-    if (t.shape.empty()) values += fmt::format("  const {} {};\n", type, name), kept += fmt::format("{}{}(*(const {}*)a.in[{}])", kept.empty() ? " : " : ", ", name, type, i);
+    if (t.shape.empty()) values += fmt::format("  const Elements<{}, 1> {};\n", type, name), kept += fmt::format("{}{}(*(const Elements<{}, 1>*)a.in[{}])", kept.empty() ? " : " : ", ", name, type, i);
     else if (t.shape.size() == 1) values += fmt::format("  const {} {};\n", pack, name), kept += fmt::format("{}{}(((const {}*)a.in[{}])[c])", kept.empty() ? " : " : ", ", name, pack, i);
-    else read += fmt::format("    const {0} {1} = ((const {0}*)a.in[{2}])[at];\n", pack, name, i);
-    elements += t.shape.empty() ? name + ", " : name + ".at(k), ";
+    else raw += fmt::format(" {} {};", pack, name), read += fmt::format("{}((const {}*)a.in[{}])[at]", read.empty() ? "" : ", ", pack, i), ++whole;
+    elements += fmt::format("widened({}{}, {}), ", t.shape.size() > 1 ? "raw." : "", name, t.shape.empty() ? "0" : "k");
   }
-  std::string values, kept, read, elements;
+  std::string values, kept, raw, read, elements;
+  int whole = 0;  ///< are read where they stand
+  /// The struct that reads them.
+  std::string head(const std::string& name) const {
+    return fmt::format("template <int N> struct {} {{\n{}  struct Raw {{{} }};\n  {}(const Args& a, I c){} {{}}\n  Raw read(const Args& a, I at) const {{ return {{{}}}; }}\n", name, values, raw, name, kept, read);
+  }
 };
+Operands before(const DepthwiseGroup& r) {
+  Operands o;
+  if (r.before.members.empty()) o.add(r.own.inputs[0], 0);
+  else for (std::size_t i = 0; i < r.filter; ++i) o.add(r.before.inputs[i], i);
+  return o;
+}
 
 /// N elements of x: as they lie, or what a tree makes of what it reads.
 std::string source_text(const DepthwiseGroup& r, Generated& g) {
-  Operands o;
-  if (r.before.members.empty()) return "template <int N> struct Source {\n  Source(const Args&, I) {}\n  Pack<T, N> load(const Args& a, I at) const { return ((const Pack<T, N>*)a.in[0])[at]; }\n};\n";
-  for (std::size_t i = 0; i < r.filter; ++i) o.add(r.before.inputs[i], i);
-  return element_text(tree_of_members(r.before), g, "_before") +
-         fmt::format("template <int N> struct Source {{\n{}  Source(const Args& a, I c){} {{}}\n  Pack<T, N> load(const Args& a, I at) const {{\n{}    Pack<T, N> x;\n#pragma unroll\n    for (int k = 0; k < N; ++k) x.e[k] = apply_before({}a);\n"
-                     "    return x;\n  }}\n}};\n", o.values, o.kept, o.read, o.elements);
+  const bool tree = !r.before.members.empty();
+  const Operands o = before(r);
+  return (tree ? element_text(tree_of_members(r.before), g, "_before", true) : "") + o.head("Source") + fmt::format("  F made(const Args& a, const Raw& raw, int k) const {{ return {}; }}\n}};\n", tree ? fmt::format("apply_before({}a)", o.elements) : "widened(raw.e0, k)");
 }
 
 /// What becomes of N sums: the result's elements, or what a tree makes of them and of what it reads beside.
@@ -123,25 +176,27 @@ std::string beside_text(const DepthwiseGroup& r, Generated& g) {
   const bool tree = r.own.members.size() > 1;
   Operands o;
   for (std::size_t i = 2; tree && i < r.own.inputs.size(); ++i) o.add(r.own.inputs[i], r.filter + i - 1);
-  const std::string y = "convert<T>(sum[k])", type = type_text(r.own.outputs[0].dtype);
-  return (tree ? element_text(tree_of_members(r.own, r.own.members.front()), g) : "") +
-         fmt::format("template <int N> struct Beside {{\n{}  Beside(const Args& a, I c){} {{}}\n  void store(const Args& a, I at, const F (&sum)[N]) const {{\n{}    Elements<{}, N> out;\n#pragma unroll\n"
-                     "    for (int k = 0; k < N; ++k) out.at(k) = {};\n    ((Elements<{}, N>*)a.out[0])[at] = out;\n  }}\n}};\n",
-                     o.values, o.kept, o.read, type, tree ? fmt::format("apply({}, {}a)", y, o.elements) : y, type);
+  const std::string type = type_text(r.own.outputs[0].dtype);
+  return (tree ? element_text(tree_of_members(r.own, r.own.members.front()), g, "", true) : "") + o.head("Beside") +
+         fmt::format("  void store(const Args& a, I at, const F (&sum)[N]) const {{\n    const Raw raw = read(a, at);\n    {} y[N];\n    Elements<{}, N> out;\n#pragma unroll\n    for (int k = 0; k < N; ++k) y[k] = {};\n    narrow_to(out, y);\n    ((Elements<{}, N>*)a.out[0])[at] = out;\n  }}\n}};\n",
+                     is_half(r.own.outputs[0].dtype) ? "float" : type, type, tree ? fmt::format("apply(rounded<T>(sum[k]), {}a)", o.elements) : "sum[k]", type);
 }
 
-/// `r` may be a group's. A thread makes several neighbours in a row of pictures, so that what they share is read once.
+/// `r` may be a group's. A thread makes several neighbours in a row of pictures, so that what they share is read once; where a tree makes x, in several rows, of fewer channels.
 Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& from, const Extents& to, bool flipped) {
   const DepthwiseGroup whole(r);
   const DType t = whole.own.inputs[0].dtype;
-  const std::int64_t high = flipped ? 1 : d.s.stride_h, wide = flipped ? 1 : d.s.stride_w, run = wide == 1 && to[2] >= 4 ? 4 : std::min<std::int64_t>(2, to[2]), width = pack_of(t), runs = up(to[2], run) * to[1] * to[0];
+  const bool tree = !whole.before.members.empty(), few_taps = d.s.window_h * d.s.window_w <= 9;
+  const std::int64_t high = flipped ? 1 : d.s.stride_h, wide = flipped ? 1 : d.s.stride_w, rows = tree && few_taps ? std::min<std::int64_t>(4, to[1]) : 1, width = rows > 1 ? (t == f64 ? 1 : 2) : pack_of(t);
+  const std::int64_t run = wide <= (rows > 1 ? 2 : 1) && to[2] >= 4 ? 4 : std::min<std::int64_t>(2, to[2]), runs = up(to[2], run) * up(to[1], rows) * to[0];
   Generated g = depthwise_head(r, d, t);
-  g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}\n#define RUN {}\n#define SPAN {}\n#define FLIPPED {:d}\n#define FILTER {}\n#define READS_AHEAD {:d}", high, wide, run, (run - 1) * wide + spread(d.s.window_w, d.s.dilation_w), flipped, whole.filter, whole.before.members.empty()));
+  g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}\n#define ROWS {}\n#define RUN {}\n#define SPAN_H {}\n#define SPAN {}\n#define FLIPPED {:d}\n#define FILTER {}\n#define READS_AHEAD {:d}", high, wide, rows, run,
+                     (rows - 1) * high + spread(d.s.window_h, d.s.dilation_h), (run - 1) * wide + spread(d.s.window_w, d.s.dilation_w), flipped, whole.filter, before(whole).whole == 1));
   g.number("fromh", from[1]).number("fromw", from[2]).number("toh", to[1]).number("tow", to[2]);
   g.number("before_h", flipped ? (d.s.window_h - 1) * d.s.dilation_h - d.s.h.before : d.s.h.before).number("before_w", flipped ? (d.s.window_w - 1) * d.s.dilation_w - d.s.w.before : d.s.w.before);
   g.body(kElements).body(source_text(whole, g)).body(beside_text(whole, g)).body(kSlide);
-  g.entries(fmt::format("{0} void wide(const Args a) {{ slide<16 / sizeof(T)>(a); }}\n{0} void narrow(const Args a) {{ slide<1>(a); }}\n", !whole.before.members.empty() && (t == f64 || d.s.window_h * d.s.window_w > 9) ? "KERNEL_AHEAD" : "KERNEL"));
-  if (d.channels % width != 0) return g.launch("narrow", grid_for(runs * d.channels));
+  g.entries(fmt::format("{0} void wide(const Args a) {{ slide<{1}>(a); }}\n{0} void narrow(const Args a) {{ slide<1>(a); }}\n", !tree ? "KERNEL" : few_taps && t != f64 ? "KERNEL_THREE" : "KERNEL_AHEAD", width));
+  if (width == 1 || d.channels % width != 0) return g.launch("narrow", grid_for(runs * d.channels));
   std::vector<std::size_t> packed = {r.inputs.size()};
   for (std::size_t i = 0; i < (r.members.empty() ? 2 : r.inputs.size()); ++i)
     if (!r.inputs[i].shape.empty()) packed.push_back(i);

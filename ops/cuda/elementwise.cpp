@@ -77,21 +77,30 @@ std::string text_for(const OpDef& def, DType type) {
   return def.scalar;
 }
 
+Unrounded unrounded(const OpDef& def) {
+  constexpr std::string_view kArithmetic = " add sub mul square squared_difference ", kSelections = " relu relu6 maximum minimum abs neg ";
+  const std::string name = " " + def.name + " ";
+  if (def.sum_of_inputs || kArithmetic.find(name) != kArithmetic.npos) return Unrounded::arithmetic;
+  return kSelections.find(name) != kSelections.npos ? Unrounded::selected : Unrounded::any;
+}
+
 /// What a step computes in.
 std::string computed_text(DType dtype) { return type_text(is_half(dtype) ? f32 : dtype); }
 
 }  // namespace
 
 /// Every step in a scope of its own, where its operands have their names. Halves are read as f32, and each step's result is rounded.
-std::string element_text(const ScalarTree& t, Generated& g, const std::string& of) {
+std::string element_text(const ScalarTree& t, Generated& g, const std::string& of, bool widened) {
   if (std::any_of(t.steps.begin(), t.steps.end(), [](const ScalarStep& s) { return s.text.find("gelu_") != s.text.npos; })) g.head_once(kForHalves);
   std::string parameters, body;
   for (std::size_t i = 0; i < t.inputs.size(); ++i) {
-    bool half = is_half(t.inputs[i].dtype);
-    parameters += fmt::format("{} {}{}, ", type_text(t.inputs[i].dtype), half ? "h" : "v", i);
+    const bool half = is_half(t.inputs[i].dtype) && !widened;
+    parameters += fmt::format("{} {}{}, ", half ? type_text(t.inputs[i].dtype) : computed_text(t.inputs[i].dtype), half ? "h" : "v", i);
     if (half) body += fmt::format("  const float v{0} = convert<float>(h{0});\n", i);
   }
-  auto type_of = [&](std::size_t v) { return computed_text(v < t.inputs.size() ? t.inputs[v].dtype : t.steps[v - t.inputs.size()].type); };
+  const DType result = t.steps.back().type;
+  auto dtype_of = [&](std::size_t v) { return v < t.inputs.size() ? t.inputs[v].dtype : t.steps[v - t.inputs.size()].type; };
+  auto type_of = [&](std::size_t v) { return computed_text(dtype_of(v)); };
   for (std::size_t s = 0; s < t.steps.size(); ++s) {
     const ScalarStep& step = t.steps[s];
     std::size_t me = t.inputs.size() + s;
@@ -103,10 +112,15 @@ std::string element_text(const ScalarTree& t, Generated& g, const std::string& o
       body += fmt::format(" const T {} = (T)args.{};", name, field);
     }
     body += fmt::format("\n    v{} = {}; }}\n", me, step.text);
-    if (is_half(step.type) && s + 1 < t.steps.size()) body += fmt::format("  v{0} = convert<float>(convert<{1}>(v{0}));\n", me, type_text(step.type));
+    if (!is_half(step.type) || (s + 1 == t.steps.size() && !widened)) continue;
+    // A NaN that was selected is what the last conversion makes of it.
+    const bool of_halves = std::all_of(step.operands.begin(), step.operands.end(), [&](const auto& operand) { return dtype_of(operand.second) == step.type; });
+    if (!is_half(result) || step.result == Unrounded::any || (step.result == Unrounded::selected && !of_halves)) body += fmt::format("  v{0} = convert<float>(convert<{1}>(v{0}));\n", me, type_text(step.type));
+    else if (step.result == Unrounded::arithmetic) body += fmt::format("  v{0} = rounded<{1}>(v{0});\n", me, type_text(step.type));
   }
-  const std::string last = fmt::format("v{}", t.inputs.size() + t.steps.size() - 1), type = type_text(t.steps.back().type);
-  return fmt::format("inline {} apply{}({}const Args& args) {{\n{}  return {};\n}}\n", type, of, parameters, body, is_half(t.steps.back().type) ? fmt::format("convert<{}>({})", type, last) : last);
+  const std::string last = fmt::format("v{}", t.inputs.size() + t.steps.size() - 1);
+  const bool narrow = is_half(result) && !widened;
+  return fmt::format("inline {} apply{}({}const Args& args) {{\n{}  return {};\n}}\n", narrow ? type_text(result) : computed_text(result), of, parameters, body, narrow ? fmt::format("convert<{}>({})", type_text(result), last) : last);
 }
 
 namespace {
@@ -218,6 +232,7 @@ namespace {
 /// The node's own expression, over `operands`; a sum adds them in their order.
 ScalarStep step_of(const OpDef& def, const Attributes& attributes, DType type, const std::vector<std::size_t>& operands) {
   ScalarStep out{type, text_for(def, type), {}};
+  out.result = unrounded(def);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const std::string name = def.sum_of_inputs ? fmt::format("x{}", i) : def.inputs[i].name;
     out.operands.emplace_back(name, operands[i]);

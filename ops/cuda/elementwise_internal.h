@@ -20,12 +20,16 @@ struct Lying {
 /// Stretched to the shape: stride 0 where it has size 1 or no axis.
 Lying stretched(const LocalType& operand, const Extents& to);
 
+/// What a half's result is before it is rounded: anything; a sum or product, whose NaN has no sign on GPUs; one of its operands, or a constant that halves hold, so that nothing is left to round.
+enum class Unrounded { any, arithmetic, selected };
+
 /// T in the text is `type` (f32 for halves), or that of the first operand where `type` is bool.
 struct ScalarStep {
   DType type = f32;
   std::string text;                                       ///< C++: "a + b"
   std::vector<std::pair<std::string, std::size_t>> operands;  ///< names, and which they are: inputs, then earlier steps
   std::vector<std::pair<std::string, double>> constants = {}; ///< of type T
+  Unrounded result = Unrounded::any;
 };
 
 /// The last step is the output. A tree of one input and no steps copies.
@@ -44,8 +48,8 @@ ScalarTree tree_of(const KernelRequest& r);
 ScalarTree tree_of_members(const KernelRequest& r, const Node* core = nullptr);
 /// Whether `table` has that expression for each of these members.
 Support has_expressions(const KernelRequest& r, const KernelTable& table, const Node* core = nullptr);
-/// The device function `apply(inputs…, args)` of one element, and what it needs. A text with several has names that end in `of` each.
-std::string element_text(const ScalarTree& tree, Generated& g, const std::string& of = "");
+/// The device function `apply(inputs…, args)` of one element, and what it needs. A text with several has names that end in `of` each. With `widened` halves are given to it, and come of it, as f32.
+std::string element_text(const ScalarTree& tree, Generated& g, const std::string& of = "", bool widened = false);
 
 /// "nvrtc_elementwise" for ops with an expression, of the dtypes of input `i`.
 Kernel elementwise_kernel(const GpuCodeRef& code, const std::string& op, std::vector<DType> dtypes, std::size_t i = 0);

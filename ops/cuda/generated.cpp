@@ -15,6 +15,8 @@ const char* const kPrelude = R"(#ifndef KERNEL
 #define KERNEL extern "C" __global__ __launch_bounds__(256)
 /// One whose threads may have as many registers as what they read ahead needs, up to 128.
 #define KERNEL_AHEAD extern "C" __global__ __launch_bounds__(256, 2)
+/// One of which three blocks run beside each other: 80 registers a thread.
+#define KERNEL_THREE extern "C" __global__ __launch_bounds__(256, 3)
 #endif
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -27,16 +29,17 @@ template <class To, class From> struct Convert { static To of(From v) { return (
 template <class T> struct Convert<T, T> { static T of(T v) { return v; } };
 template <> struct Convert<float, bf16> { static float of(bf16 x) { return __uint_as_float((u32)x.bits << 16); } };
 template <> struct Convert<bf16, float> {
-  static bf16 of(float x) {
-    u32 bits = __float_as_uint(x);
-#if __CUDA_ARCH__ >= 800  // but for a NaN, of which it keeps no sign
+  static bf16 number(float x) {  // no NaN, of which a GPU keeps no sign
+#if __CUDA_ARCH__ >= 800
     unsigned short rounded;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(x));
 #else
-    const u32 rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
+    const u32 bits = __float_as_uint(x), rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
 #endif
-    return bf16{(unsigned short)(x == x ? rounded : (bits >> 16 & 0x8000u) | 0x7FC0u)};
+    return bf16{(unsigned short)rounded};
   }
+  static bf16 nan(float x) { return bf16{(unsigned short)((__float_as_uint(x) >> 16 & 0x8000u) | 0x7FC0u)}; }
+  static bf16 of(float x) { return x == x ? number(x) : nan(x); }
 };
 template <> struct Convert<float, f16> {
   static float of(f16 x) {
@@ -47,23 +50,49 @@ template <> struct Convert<float, f16> {
   }
 };
 template <> struct Convert<f16, float> {
-  static f16 of(float x) {
-    u32 bits = __float_as_uint(x);
+  static f16 number(float x) {
 #if __CUDA_ARCH__ >= 800
     unsigned short rounded;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(rounded) : "f"(x));
 #else
-    u32 magnitude = bits & 0x7FFFFFFFu;
+    u32 bits = __float_as_uint(x), magnitude = bits & 0x7FFFFFFFu;
     u32 subnormal = __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3F000000u;
     u32 normal = (magnitude - (112u << 23) + 0xFFFu + (magnitude >> 13 & 1u)) >> 13;
     u32 rounded = magnitude < (113u << 23) ? subnormal : normal < 0x7C00u ? normal : 0x7C00u;
     if (magnitude >= (143u << 23)) rounded = 0x7C00u;
     rounded |= bits >> 16 & 0x8000u;
 #endif
-    return f16{(unsigned short)(x == x ? rounded : (bits >> 16 & 0x8000u) | 0x7E00u)};
+    return f16{(unsigned short)rounded};
   }
+  static f16 nan(float x) { return f16{(unsigned short)((__float_as_uint(x) >> 16 & 0x8000u) | 0x7E00u)}; }
+  static f16 of(float x) { return x == x ? number(x) : nan(x); }
 };
 template <class To, class From> To convert(From v) { return Convert<To, From>::of(v); }
+/// What a sum or product is once it was rounded to H. A GPU's NaN of these has no sign, so that none is lost.
+template <class H> struct Round { template <class C> static C of(C v) { return v; } };
+template <> struct Round<bf16> {
+  static float of(float x) {
+#if __CUDA_ARCH__ >= 800
+    u32 above;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(above) : "f"(x), "f"(0.0f));
+    return __uint_as_float(above);
+#else
+    return convert<float>(convert<bf16>(x));
+#endif
+  }
+};
+template <> struct Round<f16> {
+  static float of(float x) {
+#if __CUDA_ARCH__ >= 800
+    float y;
+    asm("{ .reg .b16 half; cvt.rn.f16.f32 half, %1; cvt.f32.f16 %0, half; }" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return convert<float>(convert<f16>(x));
+#endif
+  }
+};
+template <class H, class C> C rounded(C v) { return Round<H>::of(v); }
 )";
 
 const char* const kAcross = R"(

@@ -112,11 +112,11 @@ struct KernelText {
   std::size_t body;  ///< behind its brace
 };
 
-/// "KERNEL void name(arguments) {" and those of KERNEL_AHEAD, in order.
+/// "KERNEL void name(arguments) {" and those of KERNEL_AHEAD and KERNEL_THREE, in order.
 std::vector<KernelText> kernels_in(std::string_view source) {
   std::vector<KernelText> out;
   for (std::size_t at = source.find("KERNEL"); at != source.npos; at = source.find("KERNEL", at + 1))
-    for (std::string_view before : {"KERNEL void ", "KERNEL_AHEAD void "}) {
+    for (std::string_view before : {"KERNEL void ", "KERNEL_AHEAD void ", "KERNEL_THREE void "}) {
       if (!source.substr(at).starts_with(before)) continue;
       const std::size_t name = at + before.size(), open = source.find('(', name), end = source.find_first_of("()", open == source.npos ? open : open + 1);
       if (end != source.npos && source.substr(end).starts_with(") {")) out.push_back({source.substr(name, open - name), end + 3});

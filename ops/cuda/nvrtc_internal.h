@@ -19,7 +19,7 @@ struct Compiled {
   int spilled = 0;      ///< bytes of spill stores and loads, of all entries
 };
 
-/// The text as it is compiled: the first thing that a KERNEL or KERNEL_AHEAD of the prelude does is to wait for what stands before it in its stream, from compute capability 9.0 on. So it may be launched
+/// The text as it is compiled: the first thing that a KERNEL, KERNEL_AHEAD or KERNEL_THREE of the prelude does is to wait for what stands before it in its stream, from compute capability 9.0 on. So it may be launched
 /// before that has ended (programmatic dependent launch).
 std::string waiting(const std::string& source);
 /// Whether the entry of a text is such a kernel.

@@ -303,7 +303,7 @@ TEST(DepthwiseGroups, have_the_bits_of_their_members_in_generated_kernels) {
   std::vector<Convolution> all;
   for (DType t : {f32, f64, f16, bf16}) {
     for (std::int64_t channels : {8, 7})
-      for (const DepthwiseConv2dOptions& form : {DepthwiseConv2dOptions{}, {.padding = "same"}, {.strides = {2, 2}, .padding = "same"}, {.strides = {2, 1}, .dilations = {1, 2}}})
+      for (const DepthwiseConv2dOptions& form : {DepthwiseConv2dOptions{}, {.padding = "same"}, {.strides = {2, 2}, .padding = "same"}, {.strides = {2, 1}, .dilations = {1, 2}}, {.strides = {1, 2}, .dilations = {2, 1}}})
         for (auto* of : {nets, fed_nets}) add_groups(of(t, channels, form, 3), all);
     add_groups(nets(t, 24, {.padding = "same"}, 5), all);
     if (!is_half(t)) add_groups(fed_nets(t, 24, {.padding = "same"}, 5), all);

@@ -17,6 +17,7 @@ inline HostThread belfry_thread;
 #define gridDim belfry_thread.grid
 #define KERNEL static
 #define KERNEL_AHEAD static
+#define KERNEL_THREE static
 #define __shared__ static
 #define __device__
 #define __constant__ static const
