@@ -30,7 +30,7 @@ struct Bound : Prepared {
         steps.push_back([t = *t, by = std::shared_ptr(cublas_lt::transposition(*toolkit, t->rows, t->columns))](const Arguments& a) { by->run(address(t.from, a), address(t.to, a), a.stream); });
       } else if (const auto* m = std::get_if<Multiply>(&step)) {
         steps.push_back([m = *m, own = own_bytes, by = std::shared_ptr(cublas_lt::multiplication(*toolkit, m->product, engine))](const Arguments& a) {
-          by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream, address(m.bias, a));
+          by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream, address(m.bias, a), address(m.added, a));
         });
       } else {
         steps.push_back([this, f = std::get<Fill>(step)](const Arguments& a) {
