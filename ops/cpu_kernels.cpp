@@ -19,6 +19,7 @@ KernelTable cpu_kernels() {
   auto members = std::make_shared<const KernelTable>(table);
   table.add(in_turn(kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, members, true));
   table.add(in_turn(kConv2dBias, {"conv2d", "add"}, members, true));
+  table.add(in_turn(kConv2dBiasAdd, {"conv2d", "add", "add"}, members, true));
   table.add(in_turn(kMatmulBias, {"matmul", "add"}, members, true));
   table.add(in_turn(kMatmulAdd, {}, members, true));
   table.add(in_turn(kElementwise, {}, members, true));

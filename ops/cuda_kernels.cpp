@@ -46,6 +46,7 @@ KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit) {
   // Products whose form or dtype has no epilogue, and groups of a plan that was made for CPUs.
   auto members = std::make_shared<const KernelTable>(table);
   table.add(in_turn(kConv2dBias, {"conv2d", "add"}, members, false));
+  table.add(in_turn(kConv2dBiasAdd, {"conv2d", "add", "add"}, members, false));
   table.add(in_turn(kConv2dBiasRelu, {"conv2d", "add", "relu"}, members, false));
   table.add(in_turn(kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, members, false));
   table.add(in_turn(kMatmulBias, {"matmul", "add"}, members, false));

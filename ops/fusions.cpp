@@ -74,11 +74,13 @@ class SumsOfProducts {
   /// The last first, so that it is known which sums are read by sums of products.
   std::vector<FusionGroup> find() {
     std::vector<FusionGroup> out;
-    for (NodeId id = g_.size(); id-- > 0;)
-      if (std::vector<NodeId> members = members_of(id); !members.empty() && !in_a_tree(id)) {
-        taken_.insert(id);
-        out.push_back({kMatmulAdd, std::move(members)});
-      }
+    for (NodeId id = g_.size(); id-- > 0;) {
+      FusionGroup group{kMatmulAdd, members_of(id)};
+      if (group.members.empty()) group = {kConv2dBiasAdd, with_convolution(id)};
+      if (group.members.empty() || in_a_tree(id)) continue;
+      taken_.insert(id);
+      out.push_back(std::move(group));
+    }
     return out;
   }
 
@@ -100,6 +102,18 @@ class SumsOfProducts {
     }
     if (!out.empty()) out.push_back(id);
     return out;
+  }
+
+  /// A product of one tap with its bias and the sum of that and another value.
+  std::vector<NodeId> with_convolution(NodeId id) const {
+    const Node& sum = g_.node(id);
+    if (sum.op->name != "add" || symbolic_axes(sum.types[0].shape).empty()) return {};
+    for (std::size_t side : {0u, 1u}) {
+      const ValueId v = sum.inputs[side], other = sum.inputs[1 - side];
+      const auto made = biased(g_, v, "conv2d");
+      if (made && v != other && g_.type(v) == sum.types[0] && g_.type(other) == sum.types[0] && is_product(g_, made->first) && is_inner(made->first, made->second, id) && is_inner(made->second, id, id)) return {made->first, made->second, id};
+    }
+    return {};
   }
 
   /// Read by the next alone, and of the sum's role and device.

@@ -12,6 +12,9 @@ inline constexpr const char* kConv2dBiasRelu = "conv2d_bias_relu";
 /// conv2d(x, filter) + bias, of one tap or of few channels on tensor cores (no_few_channels), whose sum no elementwise node reads. Inputs x, filter, bias.
 inline constexpr const char* kConv2dBias = "conv2d_bias";
 
+/// conv2d(x, filter) + bias, of one tap, with another value of its type: a residual. Where a tree would hold the sum it adds all in its pass. Inputs x, filter, bias, the other.
+inline constexpr const char* kConv2dBiasAdd = "conv2d_bias_add";
+
 /// matmul(a, b) + bias with a bias per element of the last axis, and what may follow. Inputs a, b, bias.
 inline constexpr const char* kMatmulBias = "matmul_bias";
 inline constexpr const char* kMatmulBiasGeluTanh = "matmul_bias_gelu_tanh";

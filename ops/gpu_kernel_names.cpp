@@ -12,8 +12,9 @@ namespace {
 
 /// A test holds them to the backend's table, in which each but those of trees and of members in turn stands a second time for halves, and those that multiply many by many once more for each leeway.
 constexpr std::string_view kInF32 = "_in_f32", kMembersInTurn = "members_in_turn";
-constexpr std::array<GpuKernelName, 49> kNames = {{
+constexpr std::array<GpuKernelName, 50> kNames = {{
     {"cublas_lt_conv2d_bias", "conv2d_bias"},
+    {"cublas_lt_conv2d_bias_add", "conv2d_bias_add"},
     {"cublas_lt_matmul", "matmul"},
     {"cublas_lt_matmul_add", "matmul_add"},
     {"cublas_lt_matmul_bias", "matmul_bias"},
@@ -23,7 +24,7 @@ constexpr std::array<GpuKernelName, 49> kNames = {{
     {"cudnn_batch_norm", "batch_norm batch_norm_gradient"},
     {"cudnn_conv2d", "conv2d conv2d_filter_gradient conv2d_input_gradient conv2d_transpose"},
     {"cudnn_max_pool2d", "max_pool2d"},
-    {"members_in_turn", "conv2d_bias conv2d_bias_relu elementwise matmul_add matmul_bias matmul_bias_gelu_tanh with_elementwise"},
+    {"members_in_turn", "conv2d_bias conv2d_bias_add conv2d_bias_relu elementwise matmul_add matmul_bias matmul_bias_gelu_tanh with_elementwise"},
     {"nvrtc_adam_rate", "adam_rate"},
     {"nvrtc_add_rows", "gather_gradient scatter_add"},
     {"nvrtc_argmax", "argmax argmin"},

@@ -81,7 +81,7 @@ Place in(std::int64_t i) { return {Place::input, i}; }
 Place to() { return {Place::output, 0}; }
 
 Sequence forward(const KernelRequest& r) { return convolution({*r.attributes, r.inputs[0], r.inputs[1], r.outputs[0]}, Kind::conv, in(0), in(1), to()); }
-/// With its bias where cuBLASLt adds it.
+/// With its bias, and another value in a group of three, where cuBLASLt adds them.
 Sequence biased(const KernelRequest& r) {
   const Problem p(r.members[0]->attributes, r.inputs[0], r.inputs[1], r.outputs[0]);
   if (!p.is_product() || !cublas_lt::built()) return none("it is no product of matrices");
@@ -90,6 +90,10 @@ Sequence biased(const KernelRequest& r) {
   auto& multiply = std::get<Multiply>(out.steps[0]);
   multiply.product.epilogue = cublas_lt::Epilogue::bias;
   multiply.bias = in(2);
+  if (r.members.size() == 2) return out;
+  if (r.inputs.size() != 4 || r.inputs[3].dtype != p.y_type || r.inputs[3].shape != p.y) return none("what is added to it is of another dtype or shape");
+  multiply.product.accumulate = true;
+  multiply.added = in(3);
   return out;
 }
 Sequence input_gradient(const KernelRequest& r) { return convolution({*r.attributes, r.outputs[0], r.inputs[1], r.inputs[0]}, Kind::conv_input_gradient, to(), in(1), in(0)); }
@@ -101,6 +105,7 @@ std::vector<SequenceKernel> cudnn::conv2d_sequences() {
   const Leeway tf32{.tf32 = true}, any_order{.nondeterministic = true}, both{true, true};
   return {{"cudnn_conv2d", "conv2d", forward, true, {tf32}},
           {"cublas_lt_conv2d_bias", kConv2dBias, biased, true, {tf32}, {}, {"conv2d", "add"}},
+          {"cublas_lt_conv2d_bias_add", kConv2dBiasAdd, biased, true, {tf32}, {}, {"conv2d", "add", "add"}},
           {"cudnn_conv2d", "conv2d_input_gradient", input_gradient, true, {tf32}},
           {"cudnn_conv2d", "conv2d_filter_gradient", filter_gradient, true, {both, tf32, any_order}},
           {"cudnn_conv2d", "conv2d_transpose", input_gradient, true, {tf32}}};

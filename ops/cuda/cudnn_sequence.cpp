@@ -28,7 +28,7 @@ struct Bound : Prepared {
         steps.push_back(alone(cast_cuda(code).at(0), nullptr, {c->dtype, {c->count}}, {c->made, {c->count}}, c->from, c->to));
       } else if (const auto* m = std::get_if<Multiply>(&step)) {
         steps.push_back([m = *m, own = own_bytes, by = std::shared_ptr(cublas_lt::multiplication(*toolkit, m->product, engine))](const Arguments& a) {
-          by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream, address(m.bias, a));
+          by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream, address(m.bias, a), address(m.added, a));
         });
       } else {
         steps.push_back([this, f = std::get<Fill>(step)](const Arguments& a) {

@@ -43,6 +43,7 @@ struct Cast {
 struct Multiply {
   cublas_lt::Product product;
   Place a, b, y, bias = {};        ///< bias: nowhere, but where the product ends with one
+  Place added = {};                ///< nowhere, but where it is added to a matrix other than y
 };
 struct Fill {
   float value = 0;

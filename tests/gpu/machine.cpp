@@ -35,7 +35,7 @@ KernelTable host_kernels(const std::shared_ptr<CudaToolkit>& toolkit, const OpSe
     add({"on_host_" + op->name, op->name, [](const KernelRequest&) { return Support{.in_place = false}; }, {}}, [references](const KernelRequest& r) { return references->prepare(kReferenceKernel, r); });
   auto members = std::make_shared<const KernelTable>(out);
   for (const auto& [kind, ops_of] : std::initializer_list<std::pair<const char*, std::vector<std::string>>>{
-           {kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}}, {kMatmulBias, {"matmul", "add"}}, {kMatmulAdd, {}}, {kConv2dBias, {"conv2d", "add"}}, {kConv2dBiasRelu, {"conv2d", "add", "relu"}}})
+           {kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}}, {kMatmulBias, {"matmul", "add"}}, {kMatmulAdd, {}}, {kConv2dBias, {"conv2d", "add"}}, {kConv2dBiasAdd, {"conv2d", "add", "add"}}, {kConv2dBiasRelu, {"conv2d", "add", "relu"}}})
     out.add(in_turn(kind, ops_of, members, false));
   return out;
 }

@@ -259,7 +259,7 @@ TEST(CpuKernels, agree_with_their_references) {
 
 TEST(CpuKernels, every_kernel_is_in_a_case) {
   std::set<std::pair<std::string, std::string>> met = {{"conv2d_bias_relu", "onednn_conv2d_bias_relu"}, {"constant", "kept_value"},
-                                                    {"conv2d_bias", "members_in_turn"}, {"matmul_add", "members_in_turn"}, {"matmul_bias", "members_in_turn"}, {"matmul_bias_gelu_tanh", "members_in_turn"}, {"elementwise", "members_in_turn"}, {"with_elementwise", "members_in_turn"}};  // have tests of their own, or no inputs to draw
+                                                    {"conv2d_bias", "members_in_turn"}, {"conv2d_bias_add", "members_in_turn"}, {"matmul_add", "members_in_turn"}, {"matmul_bias", "members_in_turn"}, {"matmul_bias_gelu_tanh", "members_in_turn"}, {"elementwise", "members_in_turn"}, {"with_elementwise", "members_in_turn"}};  // have tests of their own, or no inputs to draw
   for (const KernelCase& c : cases()) met.emplace(c.op, c.kernel);
   KernelTable table = cpu_kernels();
   for (const Kernel& k : table.all()) EXPECT_TRUE(k.name.ends_with("_in_f32") || met.contains({k.op, k.name})) << k.op << " by " << k.name;  // halves have check_halves

@@ -1,9 +1,11 @@
 // What cuBLASLt is told of contractions and of what ends them, computed on the host beside the references.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <tuple>
 
+#include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/fusions.h>
 #include <belfry/ops/cuda/gemm_internal.h>
 
@@ -175,6 +177,77 @@ TEST(CublasLt, EndsAConvolutionOfOneTapByItsBias) {
   EXPECT_LT(distance(y, by_members), 1e-5);
   r.inputs[2].dtype = bf16;
   EXPECT_EQ(sequence_of(r).refusal, "its bias is of another dtype or shape than a pixel of its result");
+}
+
+/// A residual on either side, of one tap.
+TEST(CublasLt, AddsAnotherValueToAConvolutionOfOneTapWithItsBias) {
+  for (DType t : {f32, bf16})
+    for (bool first : {false, true}) {
+      Builder b("net");
+      const Value x = b.input("x", t, {kBatch, 3, 4, 5}), w = b.input("w", t, {1, 1, 5, 6}), bias = b.input("b", t, {6}), other = b.input("other", t, {kBatch, 3, 4, 6});
+      const Value made = conv2d(x, w) + bias, y = first ? other + made : made + other;
+      b.output(y);
+      const std::vector<FusionGroup> groups = find_gpu_groups(b.graph());
+      ASSERT_EQ(groups.size(), 1u);
+      ASSERT_EQ(groups[0].kind, kConv2dBiasAdd);
+      KernelRequest r;
+      const Attributes attributes;
+      r.op = kConv2dBiasAdd, r.attributes = &attributes, r.wanted = {true}, r.output_types = {y.type()};
+      std::vector<HostTensor> inputs;
+      Arguments arguments;
+      for (Value v : {x, w, bias, other}) r.inputs.push_back(local_type(v.type(), kRows)), inputs.push_back(converted(drawn({f32, r.inputs.back().shape}, 4, false, inputs.size()), t));
+      for (const HostTensor& i : inputs) arguments.inputs.push_back(i.raw());
+      r.outputs = {local_type(y.type(), kRows)};
+      describe_members(b.graph(), groups[0], r);
+      HostTensor wanted(t, r.outputs[0].shape), got = wanted;
+      arguments.outputs = {wanted.raw()};
+      KernelTable().prepare(kReferenceKernel, r)->launch(arguments);
+      const KernelTable table = cpu_kernels();
+      const auto choice = table.choose(r);
+      EXPECT_EQ(choice.name, "members_in_turn");
+      HostTensor scratch(u8, {choice.support.scratch_bytes});
+      arguments.outputs = {got.raw()}, arguments.scratch = scratch.raw();
+      table.prepare(choice.name, r, {choice.support.scratch_bytes, false})->launch(arguments);
+      EXPECT_LE(distance(got, wanted), t == bf16 ? 0x1p-6 : 1e-6);
+      if (!cublas_lt::built()) continue;
+      const cudnn::Sequence sequence = sequence_of(r);
+      ASSERT_EQ(sequence.refusal, "");
+      EXPECT_TRUE(std::get<cudnn::Multiply>(sequence.steps.at(0)).product.accumulate);
+      if (t == f32) {
+        run_on_host(sequence, arguments);
+        EXPECT_LT(distance(got, wanted), 1e-5);
+      }
+      std::swap(r.inputs[2], r.inputs[3]);
+      EXPECT_EQ(sequence_of(r).refusal, "its bias is of another dtype or shape than a pixel of its result");
+      std::swap(r.inputs[2], r.inputs[3]);
+      r.inputs[3].dtype = f64;
+      EXPECT_EQ(sequence_of(r).refusal, "what is added to it is of another dtype or shape");
+      r.inputs.pop_back();
+      EXPECT_EQ(sequence_of(r).refusal, "what is added to it is of another dtype or shape");
+    }
+}
+
+TEST(CublasLt, AddsNothingToAConvolutionWhereThatSavesNoPass) {
+  auto kinds = [](const std::function<void(Builder& b, Value made, Value other)>& more, std::int64_t window = 1) {
+    Builder b("net");
+    const Value x = b.input("x", f32, {kBatch, 3, 4, 6}), made = conv2d(x, b.input("w", f32, {window, window, 6, 6}), {.padding = "same"}) + b.input("b", f32, {6});
+    more(b, made, b.input("other", f32, {kBatch, 3, 4, 6}));
+    const std::vector<FusionGroup> groups = find_gpu_groups(b.graph());
+    return std::count_if(groups.begin(), groups.end(), [](const FusionGroup& group) { return group.kind == kConv2dBiasAdd; });
+  };
+  EXPECT_EQ(kinds([](Builder& b, Value made, Value other) { b.output(made + other); }), 1);
+  EXPECT_EQ(kinds([](Builder& b, Value made, Value other) { b.output(made + other); }, 3), 0) << "cuDNN's";
+  EXPECT_EQ(kinds([](Builder& b, Value made, Value other) { b.output(relu(made + other)); }), 0) << "a tree reads the product in its pass";
+  EXPECT_EQ(kinds([](Builder& b, Value made, Value other) { b.output(made + other), b.output(reduce_max(made, {.axes = {1, 2}})); }), 0) << "others read what it is added to";
+  EXPECT_EQ(kinds([](Builder& b, Value made, Value other) { b.output(made + other), b.output(made); }), 0) << "somebody asks for it";
+  EXPECT_EQ(kinds([](Builder& b, Value made, Value) { b.output(made + made); }), 0) << "it is added to itself";
+  EXPECT_EQ(kinds([](Builder& b, Value made, Value) { b.output(made + b.input("row", f32, {6})); }), 0) << "another row";
+  EXPECT_EQ(kinds([](Builder& b, Value made, Value other) {
+              auto on = b.device("gpu:1");
+              b.output(made + other);
+            }),
+            0)
+      << "on two devices";
 }
 
 /// A tree adds the bias before a relu in the same pass.

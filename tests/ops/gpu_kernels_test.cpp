@@ -380,7 +380,7 @@ TEST(GeneratedKernels, and_those_of_libraries_have_names_that_are_known) {
     there.emplace(k.name, k.op);
   }
   const OpSet ops = standard_ops();
-  std::set<std::string> of = {kConv2dBias, kConv2dBiasRelu, kMatmulAdd, kMatmulBias, kMatmulBiasGeluTanh, kWithElementwise, "", "sparse", "adagrad adam", "nonsense"};
+  std::set<std::string> of = {kConv2dBias, kConv2dBiasAdd, kConv2dBiasRelu, kMatmulAdd, kMatmulBias, kMatmulBiasGeluTanh, kWithElementwise, "", "sparse", "adagrad adam", "nonsense"};
   for (const auto& def : ops.all()) of.insert(def->name);
   for (const GpuKernelName& k : gpu_kernel_names())
     for (const std::string& op : of)

@@ -219,8 +219,10 @@ void multiply_on_host(const cublas_lt::Product& p, const float* a, const float* 
 void run_on_host(const Sequence& sequence, const Arguments& a) {
   for (const auto& step : sequence.steps) {
     if (const auto* r = std::get_if<Run>(&step)) run(*r, a);
-    else if (const auto* m = std::get_if<Multiply>(&step)) multiply_on_host(m->product, address(m->a, a), address(m->b, a), address(m->y, a), address(m->bias, a));
-    else if (const auto* f = std::get_if<Fill>(&step)) std::fill_n(address(f->to, a), f->count, f->value);
+    else if (const auto* m = std::get_if<Multiply>(&step)) {
+      if (m->added.where != Place::nowhere) std::copy_n(address(m->added, a), m->product.batch * m->product.m * m->product.n, address(m->y, a));
+      multiply_on_host(m->product, address(m->a, a), address(m->b, a), address(m->y, a), address(m->bias, a));
+    } else if (const auto* f = std::get_if<Fill>(&step)) std::fill_n(address(f->to, a), f->count, f->value);
     else if (const auto* c = std::get_if<Cast>(&step)) std::copy_n(address(c->from, a), c->count, address(c->to, a));
     else {
       const auto& t = std::get<Transpose>(step);
