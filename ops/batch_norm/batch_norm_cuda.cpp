@@ -21,7 +21,7 @@ namespace {
 /// Few rows are summed by few blocks, of so few channels that blocks of the last launch can join their sums themselves: launches are what such norms cost.
 struct Tiles {
   explicit Tiles(const KernelRequest& r)
-      : channels(r.inputs[0].shape.back()), rows(r.inputs[0].elements() / channels), pack(16 / static_cast<std::int64_t>(size_of(r.inputs[0].dtype))), few(rows <= 1024 * kMostJoined), added(rows, channels) {
+      : channels(r.inputs[0].shape.back()), rows(r.inputs[0].elements() / channels), pack(16 / static_cast<std::int64_t>(size_of(r.inputs[0].dtype))), few(rows <= 8192 && r.inputs[0].elements() <= (std::int64_t{4} << 20)), added(rows, channels) {
     if (channels % pack != 0) pack = 1;
     packs = channels / pack;
     across = up(packs, few ? 32 / pack : 32);

@@ -21,7 +21,7 @@ template <bool IN_PACKS> Data read(const T* at) {
   return v;
 }
 template <bool IN_PACKS, class S> void write(S* at, const Pack<S, N>& v) {
-  if (IN_PACKS) *(Pack<S, N>*)at = v;
+  if (IN_PACKS) put((Pack<S, N>*)at, v);
   else {
 #pragma unroll
     for (int i = 0; i < N; ++i) at[i] = v.e[i];

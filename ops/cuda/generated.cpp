@@ -39,7 +39,10 @@ template <> struct Convert<bf16, float> {
     return bf16{(unsigned short)rounded};
   }
   static bf16 nan(float x) { return bf16{(unsigned short)((__float_as_uint(x) >> 16 & 0x8000u) | 0x7FC0u)}; }
-  static bf16 of(float x) { return x == x ? number(x) : nan(x); }
+  static bf16 of(float x) {
+    const bf16 rounded = number(x);  // of any x: a branch for each element costs more
+    return x == x ? rounded : nan(x);
+  }
 };
 template <> struct Convert<float, f16> {
   static float of(f16 x) {
@@ -65,9 +68,25 @@ template <> struct Convert<f16, float> {
     return f16{(unsigned short)rounded};
   }
   static f16 nan(float x) { return f16{(unsigned short)((__float_as_uint(x) >> 16 & 0x8000u) | 0x7E00u)}; }
-  static f16 of(float x) { return x == x ? number(x) : nan(x); }
+  static f16 of(float x) {
+    const f16 rounded = number(x);
+    return x == x ? rounded : nan(x);
+  }
 };
 template <class To, class From> To convert(From v) { return Convert<To, From>::of(v); }
+/// In one store: of halves that were just made compilers keep several.
+template <class P> void put(P* at, const P& v) {
+#if __CUDA_ARCH__
+  if constexpr (sizeof(P) == 16) {
+    u64 low, high;
+    memcpy(&low, &v, 8);
+    memcpy(&high, (const char*)&v + 8, 8);
+    asm volatile("st.global.v2.b64 [%0], {%1, %2};" :: "l"(at), "l"(low), "l"(high) : "memory");
+    return;
+  }
+#endif
+  *at = v;
+}
 /// What a sum or product is once it was rounded to H. A GPU's NaN of these has no sign, so that none is lost.
 template <class H> struct Round { template <class C> static C of(C v) { return v; } };
 template <> struct Round<bf16> {
