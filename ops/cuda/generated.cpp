@@ -39,7 +39,10 @@ template <> struct Convert<bf16, float> {
     return bf16{(unsigned short)rounded};
   }
   static bf16 nan(float x) { return bf16{(unsigned short)((__float_as_uint(x) >> 16 & 0x8000u) | 0x7FC0u)}; }
-  static bf16 of(float x) { return x == x ? number(x) : nan(x); }
+  static bf16 of(float x) {
+    const unsigned short rounded = number(x).bits;
+    return bf16{(unsigned short)(x == x ? rounded : nan(x).bits)};
+  }
 };
 template <> struct Convert<float, f16> {
   static float of(f16 x) {
@@ -65,7 +68,10 @@ template <> struct Convert<f16, float> {
     return f16{(unsigned short)rounded};
   }
   static f16 nan(float x) { return f16{(unsigned short)((__float_as_uint(x) >> 16 & 0x8000u) | 0x7E00u)}; }
-  static f16 of(float x) { return x == x ? number(x) : nan(x); }
+  static f16 of(float x) {
+    const unsigned short rounded = number(x).bits;
+    return f16{(unsigned short)(x == x ? rounded : nan(x).bits)};
+  }
 };
 template <class To, class From> To convert(From v) { return Convert<To, From>::of(v); }
 /// What a sum or product is once it was rounded to H. A GPU's NaN of these has no sign, so that none is lost.
