@@ -182,6 +182,9 @@ std::string beside_text(const DepthwiseGroup& r, Generated& g) {
                      is_half(r.own.outputs[0].dtype) ? "float" : type, type, tree ? fmt::format("apply(rounded<T>(sum[k]), {}a)", o.elements) : "sum[k]", type);
 }
 
+/// Of more inputs the values per channel leave 80 registers too few for sums and taps.
+constexpr std::size_t kMostOfThree = 5;
+
 /// `r` may be a group's. A thread makes several neighbours in a row of pictures, so that what they share is read once; where a tree makes x, in several rows, of fewer channels.
 Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& from, const Extents& to, bool flipped) {
   const DepthwiseGroup whole(r);
@@ -195,7 +198,7 @@ Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& fro
   g.number("fromh", from[1]).number("fromw", from[2]).number("toh", to[1]).number("tow", to[2]);
   g.number("before_h", flipped ? (d.s.window_h - 1) * d.s.dilation_h - d.s.h.before : d.s.h.before).number("before_w", flipped ? (d.s.window_w - 1) * d.s.dilation_w - d.s.w.before : d.s.w.before);
   g.body(kElements).body(source_text(whole, g)).body(beside_text(whole, g)).body(kSlide);
-  g.entries(fmt::format("{0} void wide(const Args a) {{ slide<{1}>(a); }}\n{0} void narrow(const Args a) {{ slide<1>(a); }}\n", !tree ? "KERNEL" : few_taps && t != f64 ? "KERNEL_THREE" : "KERNEL_AHEAD", width));
+  g.entries(fmt::format("{0} void wide(const Args a) {{ slide<{1}>(a); }}\n{0} void narrow(const Args a) {{ slide<1>(a); }}\n", !tree ? "KERNEL" : few_taps && t != f64 && r.inputs.size() <= kMostOfThree ? "KERNEL_THREE" : "KERNEL_AHEAD", width));
   if (width == 1 || d.channels % width != 0) return g.launch("narrow", grid_for(runs * d.channels));
   std::vector<std::size_t> packed = {r.inputs.size()};
   for (std::size_t i = 0; i < (r.members.empty() ? 2 : r.inputs.size()); ++i)

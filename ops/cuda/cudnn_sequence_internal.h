@@ -42,8 +42,7 @@ struct Cast {
 /// A product by cuBLASLt.
 struct Multiply {
   cublas_lt::Product product;
-  Place a, b, y, bias = {};        ///< bias: nowhere, but where the product ends with one
-  Place added = {};                ///< nowhere, but where it is added to a matrix other than y
+  Place a, b, y, bias = {}, added = {};  ///< bias, added: nowhere, but where the product ends with a bias, or is added to a matrix other than y
 };
 struct Fill {
   float value = 0;

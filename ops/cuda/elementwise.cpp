@@ -78,7 +78,7 @@ std::string text_for(const OpDef& def, DType type) {
 }
 
 Unrounded unrounded(const OpDef& def) {
-  constexpr std::string_view kArithmetic = " add sub mul square squared_difference ", kSelections = " relu relu6 maximum minimum abs neg ";
+  constexpr std::string_view kArithmetic = " add sub mul squared_difference ", kSelections = " relu relu6 maximum minimum abs neg ";
   const std::string name = " " + def.name + " ";
   if (def.sum_of_inputs || kArithmetic.find(name) != kArithmetic.npos) return Unrounded::arithmetic;
   return kSelections.find(name) != kSelections.npos ? Unrounded::selected : Unrounded::any;

@@ -40,8 +40,8 @@ template <> struct Convert<bf16, float> {
   }
   static bf16 nan(float x) { return bf16{(unsigned short)((__float_as_uint(x) >> 16 & 0x8000u) | 0x7FC0u)}; }
   static bf16 of(float x) {
-    const bf16 rounded = number(x);  // of any x: a branch for each element costs more
-    return x == x ? rounded : nan(x);
+    const unsigned short rounded = number(x).bits;
+    return bf16{(unsigned short)(x == x ? rounded : nan(x).bits)};
   }
 };
 template <> struct Convert<float, f16> {
@@ -69,8 +69,8 @@ template <> struct Convert<f16, float> {
   }
   static f16 nan(float x) { return f16{(unsigned short)((__float_as_uint(x) >> 16 & 0x8000u) | 0x7E00u)}; }
   static f16 of(float x) {
-    const f16 rounded = number(x);
-    return x == x ? rounded : nan(x);
+    const unsigned short rounded = number(x).bits;
+    return f16{(unsigned short)(x == x ? rounded : nan(x).bits)};
   }
 };
 template <class To, class From> To convert(From v) { return Convert<To, From>::of(v); }

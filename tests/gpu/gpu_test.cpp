@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Gpu, GpuOps, testing::ValuesIn(ops_here()), [](const au
 /// Which kernels take a case is known without a GPU.
 TEST(GpuCases, reach_every_kernel) { EXPECT_THAT(unreached(cuda_kernels(std::make_shared<CudaToolkit>()), standard_ops()), testing::IsEmpty()); }
 
-/// A product with its bias and activation, sums of products, also in f32 of halves, a norm with what is around it, a convolution with what is behind it, and before it: as their members one by one, and what is no number stays none.
+/// A product with its bias and activation, sums of products, also in f32 of halves, a norm with what is around it, a convolution of one tap with another value too, one with what is behind it, and before it: as their members one by one, and what is no number stays none.
 TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
   auto device = machine().open(parse_device("gpu:0"));
   auto queue = device->queue(0);
@@ -110,6 +110,11 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
     const Value x = b.input("x", t, {kBatch, 40}), w = b.input("w", t, {40, 24}), bias = b.input("b", t, {24});
     return matmul(x, w) + bias;
   };
+  auto one_tap = [](Builder& b, DType t) {
+    const Value x = b.input("x", t, {kBatch, 3, 5, 40}), w = b.input("w", t, {1, 1, 40, 24}), bias = b.input("b", t, {24});
+    return conv2d(x, w) + bias;
+  };
+  auto with_another = [](Builder& b, Value y) { return y + b.input("other", y.dtype(), y.shape()); };  // inputs one by one, in the order in which they are read
   auto norm_slope = [](Builder& b, DType t, std::int64_t n, const char* activation = "none") {
     const DType wide = is_half(t) ? f32 : t;
     const Value dy = b.input("dy", t, {kBatch, 30, n}), y = b.input("y", t, {kBatch, 30, n}), x = b.input("x", t, {kBatch, 30, n});
@@ -117,13 +122,7 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
     return emit("batch_norm_gradient", {x, gamma, beta, mean, variance, relu_gradient(dy, y)}, {{"activation", activation}}, {});
   };
   const std::vector<std::function<Value(Builder&, DType)>> groups = {
-      dense, [&](Builder& b, DType t) { return gelu(dense(b, t), true); }, [](Builder& b, DType t) {
-        const Value x = b.input("x", t, {kBatch, 3, 5, 40}), w = b.input("w", t, {1, 1, 40, 24}), bias = b.input("b", t, {24});
-        return conv2d(x, w) + bias;
-      }, [](Builder& b, DType t) {
-        const Value x = b.input("x", t, {kBatch, 3, 5, 40}), w = b.input("w", t, {1, 1, 40, 24}), bias = b.input("b", t, {24});
-        return conv2d(x, w) + bias + b.input("other", t, {kBatch, 3, 5, 24});
-      }, [](Builder& b, DType t) {
+      dense, [&](Builder& b, DType t) { return gelu(dense(b, t), true); }, one_tap, [](Builder& b, DType t) {
         const DType wide = is_half(t) ? f32 : t;
         const Value x = b.input("x", t, {kBatch, 30, 24}), gamma = b.input("gamma", wide, {24}), beta = b.input("beta", wide, {24}), mean = b.input("mean", wide, {24}), variance = b.input("variance", wide, {24});
         const Value shortcut = b.input("shortcut", t, {kBatch, 30, 24});
@@ -149,10 +148,7 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
         const Value x = bent(b.input("x", t, {kBatch, 7, 6, 24}), "before"), filter = b.input("filter", t, {3, 3, 1, 24});
         return bent(conv2d(x, filter, {.strides = {2, 2}, .padding = "same", .groups = 24}), "behind");
       },
-      [&](Builder& b, DType t) {  // inputs one by one, in the order in which they are read
-        const Value y = dense(b, t);
-        return y + b.input("other", t, {kBatch, 24});
-      },
+      [&](Builder& b, DType t) { return with_another(b, dense(b, t)); },
       [](Builder& b, DType t) {
         const Value x = b.input("x", t, {kBatch, 40}), w = b.input("w", t, {40, 24});
         const Value bias = b.input("b", f32, {24}), other = b.input("other", f32, {kBatch, 24});
@@ -168,7 +164,7 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
       }, [&](Builder& b, DType t) {  // with the sum of its rows, in several blocks of them, where others read what is summed
         const Value dx = norm_slope(b, t, 264);
         return b.output(dx), reduce_sum(dx, {.axes = {0, 1}});
-      }};
+      }, [&](Builder& b, DType t) { return with_another(b, one_tap(b, t)); }};
   std::mt19937_64 rng(4);
   for (const auto& group : groups)
     for (DType t : {f32, bf16, f16}) {

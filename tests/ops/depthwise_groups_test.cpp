@@ -68,6 +68,15 @@ Graph fed_nets(DType precision, std::int64_t channels, const DepthwiseConv2dOpti
   return run_passes(training_passes(), out);
 }
 
+/// What inference has, all of it of halves.
+Graph narrow_nets(DType t, std::int64_t channels, const DepthwiseConv2dOptions& options, std::int64_t window) {
+  Builder b("narrow_nets");
+  auto row = [&](const char* name) { return b.variable(name, {channels}, {.dtype = t}); };
+  const Value x = relu6(b.input("x", t, {kBatch, 7, 6, channels}) * row("scale") + row("shift")), y = depthwise_conv2d(x, b.variable("u", {window, window, channels, 1}, {.dtype = t}), options);
+  b.output(relu6(y - row("bias") + b.input("z", t, y.type().shape)));
+  return std::move(b).build();
+}
+
 TEST(DepthwiseGroups, are_convolutions_with_what_alone_reads_them_and_what_they_alone_read) {
   EXPECT_THAT(groups_with_elementwise(fed_nets(f32, 8)), testing::UnorderedElementsAre(ElementsAre("mul", "add", "relu6", "conv2d", "mul", "add", "relu6"), ElementsAre("minimum", "sub", "conv2d", "mul", "add", "relu"), ElementsAre("add", "relu6", "mul", "conv2d")));
   EXPECT_EQ(groups_with_elementwise(fed_nets(bf16, 8, {}, 5)), (std::vector<std::vector<std::string>>{{"conv2d", "mul", "add", "relu6", "cast"}, {"conv2d", "mul", "cast", "add", "relu"}})) << "25 taps of halves";
@@ -258,11 +267,11 @@ struct Convolution {
 
 void add_groups(Graph graph, std::vector<Convolution>& to) {
   const std::size_t before = to.size();
-  const bool fed = graph.name == "fed_nets";
+  const std::size_t groups = graph.name == "narrow_nets" ? 1 : is_half(graph.precision.dtype) && graph.name != "fed_nets" ? 2 : 3;
   auto g = std::make_shared<const Graph>(std::move(graph));
   for (const FusionGroup& group : find_gpu_groups(*g))
     if (group.kind == kWithElementwise) to.emplace_back(g, group);
-  EXPECT_EQ(to.size() - before, is_half(g->precision.dtype) && !fed ? 2u : 3u);
+  EXPECT_EQ(to.size() - before, groups);
 }
 
 void expect_bits_of_members(std::vector<Convolution>& all, const KernelTable& table, const std::string& by, const std::function<void()>& build) {
@@ -303,8 +312,10 @@ TEST(DepthwiseGroups, have_the_bits_of_their_members_in_generated_kernels) {
   std::vector<Convolution> all;
   for (DType t : {f32, f64, f16, bf16}) {
     for (std::int64_t channels : {8, 7})
-      for (const DepthwiseConv2dOptions& form : {DepthwiseConv2dOptions{}, {.padding = "same"}, {.strides = {2, 2}, .padding = "same"}, {.strides = {2, 1}, .dilations = {1, 2}}, {.strides = {1, 2}, .dilations = {2, 1}}})
+      for (const DepthwiseConv2dOptions& form : {DepthwiseConv2dOptions{}, {.padding = "same"}, {.strides = {2, 2}, .padding = "same"}, {.strides = {2, 1}, .dilations = {1, 2}}, {.strides = {1, 2}, .dilations = {2, 1}}}) {
         for (auto* of : {nets, fed_nets}) add_groups(of(t, channels, form, 3), all);
+        if (is_half(t)) add_groups(narrow_nets(t, channels, form, 3), all);
+      }
     add_groups(nets(t, 24, {.padding = "same"}, 5), all);
     if (!is_half(t)) add_groups(fed_nets(t, 24, {.padding = "same"}, 5), all);
   }
