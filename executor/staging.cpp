@@ -37,11 +37,16 @@ void Staging::settle() {
 }
 
 void Staging::put(const FeedBinding& feed, const HostTensor& value, int which) {
+  constexpr std::int64_t kSlice = std::int64_t{8} << 20;  // what several threads share; it is on its way while they fill the next
   std::byte* staged = pinned_[static_cast<std::size_t>(which)].at(feed.at);
-  copy_by_several(staged, value.raw(), static_cast<std::size_t>(feed.type.bytes()));
-  // Steps that read this buffer before have ended: the host has waited for the run that they were of.
-  for (auto& [device, place] : places_)
-    if (const LandedFeed* f = place.find(feed.value)) place.queue->copy(place.at(*f, which), staged + f->first, f->past - f->first);
+  for (std::int64_t first = 0, bytes = feed.type.bytes(); first < bytes; first += kSlice) {
+    const std::int64_t past = std::min(bytes, first + kSlice);
+    copy_by_several(staged + first, value.raw() + first, static_cast<std::size_t>(past - first));
+    // Steps that read this buffer before have ended: the host has waited for the run that they were of.
+    for (auto& [device, place] : places_)
+      if (const LandedFeed* f = place.find(feed.value))
+        if (const std::int64_t from = std::max(f->first, first), to = std::min(f->past, past); from < to) place.queue->copy(place.at(*f, which) + (from - f->first), staged + from, to - from);
+  }
 }
 
 void Staging::mark() {

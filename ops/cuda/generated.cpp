@@ -31,8 +31,8 @@ template <> struct Convert<float, bf16> { static float of(bf16 x) { return __uin
 template <> struct Convert<bf16, float> {
   static bf16 number(float x) {  // no NaN, of which a GPU keeps no sign
 #if __CUDA_ARCH__ >= 800
-    unsigned short rounded;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(x));
+    u32 rounded;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(rounded) : "f"(0.0f), "f"(x));  // a pair is a word already
 #else
     const u32 bits = __float_as_uint(x), rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
 #endif
@@ -40,8 +40,8 @@ template <> struct Convert<bf16, float> {
   }
   static bf16 nan(float x) { return bf16{(unsigned short)((__float_as_uint(x) >> 16 & 0x8000u) | 0x7FC0u)}; }
   static bf16 of(float x) {
-    const unsigned short rounded = number(x).bits;
-    return bf16{(unsigned short)(x == x ? rounded : nan(x).bits)};
+    const u32 rounded = number(x).bits, otherwise = nan(x).bits;
+    return bf16{(unsigned short)(x == x ? rounded : otherwise)};
   }
 };
 template <> struct Convert<float, f16> {
@@ -69,8 +69,8 @@ template <> struct Convert<f16, float> {
   }
   static f16 nan(float x) { return f16{(unsigned short)((__float_as_uint(x) >> 16 & 0x8000u) | 0x7E00u)}; }
   static f16 of(float x) {
-    const unsigned short rounded = number(x).bits;
-    return f16{(unsigned short)(x == x ? rounded : nan(x).bits)};
+    const u32 rounded = number(x).bits, otherwise = nan(x).bits;
+    return f16{(unsigned short)(x == x ? rounded : otherwise)};
   }
 };
 template <class To, class From> To convert(From v) { return Convert<To, From>::of(v); }

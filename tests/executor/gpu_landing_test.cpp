@@ -57,6 +57,22 @@ TEST_F(GpuLanding, gives_the_cpus_bits_however_it_is_told) {
         }
 }
 
+/// A feed of several slices, of which each device has a share that begins and ends inside one.
+TEST_F(GpuLanding, brings_long_feeds_in_slices) {
+  Builder b("long");
+  const Value x = b.input("x", f32, {kBatch, 800000}), w = b.variable("w", {800000}, {.init = "normal"});
+  b.minimize(reduce_mean(square(x * w)), Sgd{.learning_rate = 0.1});
+  graph = std::make_shared<const Graph>(run_passes(training_passes(), b.graph()));
+  const KernelTables all = tables();
+  steps = 2;
+  const Tensors want = on_the_cpu(all);
+  for (const char* devices : {"gpu:0", "gpu:0-1"}) {
+    start(5);
+    told = {true};
+    EXPECT_EQ(train(graph, on(devices, all), all), want) << devices;
+  }
+}
+
 /// Other tensors come than were given ahead, all of them or one, while those are still on their way.
 TEST_F(GpuLanding, brings_other_feeds_than_were_given_ahead) {
   const KernelTables all = tables();
