@@ -157,7 +157,7 @@ struct Operands {
     return fmt::format("template <int N> struct {} {{\n{}  struct Raw {{{} }};\n  {}(const Args& a, I c){} {{}}\n  Raw read(const Args& a, I at) const {{ return {{{}}}; }}\n", name, values, raw, name, kept, read);
   }
 };
-Operands before(const DepthwiseGroup& r) {
+Operands operands_of_x(const DepthwiseGroup& r) {
   Operands o;
   if (r.before.members.empty()) o.add(r.own.inputs[0], 0);
   else for (std::size_t i = 0; i < r.filter; ++i) o.add(r.before.inputs[i], i);
@@ -167,7 +167,7 @@ Operands before(const DepthwiseGroup& r) {
 /// N elements of x: as they lie, or what a tree makes of what it reads.
 std::string source_text(const DepthwiseGroup& r, Generated& g) {
   const bool tree = !r.before.members.empty();
-  const Operands o = before(r);
+  const Operands o = operands_of_x(r);
   return (tree ? element_text(tree_of_members(r.before), g, "_before", true) : "") + o.head("Source") + fmt::format("  F made(const Args& a, const Raw& raw, int k) const {{ return {}; }}\n}};\n", tree ? fmt::format("apply_before({}a)", o.elements) : "widened(raw.e0, k)");
 }
 
@@ -194,7 +194,7 @@ Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& fro
   const std::int64_t run = wide <= (rows > 1 ? 2 : 1) && to[2] >= 4 ? 4 : std::min<std::int64_t>(2, to[2]), runs = up(to[2], run) * up(to[1], rows) * to[0];
   Generated g = depthwise_head(r, d, t);
   g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}\n#define ROWS {}\n#define RUN {}\n#define SPAN_H {}\n#define SPAN {}\n#define FLIPPED {:d}\n#define FILTER {}\n#define READS_AHEAD {:d}", high, wide, rows, run,
-                     (rows - 1) * high + spread(d.s.window_h, d.s.dilation_h), (run - 1) * wide + spread(d.s.window_w, d.s.dilation_w), flipped, whole.filter, before(whole).whole == 1));
+                     (rows - 1) * high + spread(d.s.window_h, d.s.dilation_h), (run - 1) * wide + spread(d.s.window_w, d.s.dilation_w), flipped, whole.filter, operands_of_x(whole).whole == 1));
   g.number("fromh", from[1]).number("fromw", from[2]).number("toh", to[1]).number("tow", to[2]);
   g.number("before_h", flipped ? (d.s.window_h - 1) * d.s.dilation_h - d.s.h.before : d.s.h.before).number("before_w", flipped ? (d.s.window_w - 1) * d.s.dilation_w - d.s.w.before : d.s.w.before);
   g.body(kElements).body(source_text(whole, g)).body(beside_text(whole, g)).body(kSlide);
