@@ -59,9 +59,9 @@ std::string others_text(const GroupedNorm& n, bool backward) {
                      backward ? "of(const Args& a, int j, int i)" : "with(const Args& a, T y, int j, int i)", made);
 }
 
-/// Rows of a thread whose values lie in registers at once, beside the sums of a pack, where a tree reads so many of each; with a slope y is made besides.
-int rows_ahead(std::size_t others, DType t, Slope slope) {
-  if (slope == Slope::one) return others <= 3 ? 4 : 2;
+/// Rows of a thread whose values lie in registers at once, beside the sums of a pack, where a tree reads so many of each; with a slope y is made besides, and what is kept of halves is put together.
+int rows_ahead(std::size_t others, DType t, Slope slope, bool keeps) {
+  if (slope == Slope::one) return others <= (keeps && is_half(t) ? 2 : 3) ? 4 : 2;
   return is_half(t) && others > 1 ? 1 : 2;
 }
 
@@ -92,7 +92,7 @@ Generated norm(const KernelRequest& request, bool backward) {
   std::vector<std::size_t> written = {0};
   if (backward) {
     written = out.name(g, request);
-    g.head(fmt::format("constexpr int AHEAD = {}, SLOPE = {};", rows_ahead(whole.others.size(), t, slope), static_cast<int>(slope)));
+    g.head(fmt::format("constexpr int AHEAD = {}, SLOPE = {};", rows_ahead(whole.others.size(), t, slope, keeps), static_cast<int>(slope)));
     g.head(keeps ? fmt::format("#define KEEPS_DY 1\n#define DY a.out[{}]", out.dy) : "#define KEEPS_DY 0");
   }
   g.head(keeps ? "#define FIRST_KERNEL KERNEL_AHEAD" : "#define FIRST_KERNEL KERNEL").head(out.sum || slope != Slope::one ? "#define LAST_KERNEL KERNEL_AHEAD" : "#define LAST_KERNEL KERNEL");

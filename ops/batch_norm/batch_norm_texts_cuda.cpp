@@ -121,7 +121,7 @@ template <bool IN_PACKS> void sums(const Args& a) {
   double sum[2 * N] = {};
   if (t.count > 0) {
     const T* x = (const T*)a.in[X] + t.first;
-    const Data top = read<IN_PACKS>(x), whole = read<IN_PACKS>((const T*)a.in[X] + t.channel);  // what is read early nothing waits for
+    const Data top = read<IN_PACKS>(x);
     F origin[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) origin[i] = finite(convert<F>(top.e[i]));
@@ -130,7 +130,7 @@ template <bool IN_PACKS> void sums(const Args& a) {
     for (; left > 0; --left, x += t.step) add_rows<IN_PACKS, 1>(sum, x, t.step, origin);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const double d = (double)origin[i] - (double)finite(convert<F>(whole.e[i])), n = t.count;
+      const double d = (double)origin[i] - (double)origin_of(a, t.channel + i), n = t.count;
       sum[N + i] += d * (2 * sum[i] + n * d);
       sum[i] += n * d;
     }
