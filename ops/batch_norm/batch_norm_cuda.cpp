@@ -24,7 +24,7 @@ struct Tiles {
       : channels(r.inputs[0].shape.back()), rows(r.inputs[0].elements() / channels), pack(16 / static_cast<std::int64_t>(size_of(r.inputs[0].dtype))), few(rows <= 8192 && r.inputs[0].elements() <= (std::int64_t{4} << 20)), added(rows, channels) {
     if (channels % pack != 0) pack = 1;
     packs = channels / pack;
-    across = up(packs, few ? 32 / pack : 32);
+    across = up(packs, few ? kJoinedChannels / pack : 32);
     columns = up(packs, across);
     lanes = 256 / columns;
     block = few ? rows_of_about(std::min<std::int64_t>(512, kMostJoined * across)) : rows_of_about(1024);
@@ -38,7 +38,7 @@ struct Tiles {
   /// Two sums of every block and channel, and behind them what the last launch wants of each channel.
   std::int64_t scratch_bytes() const { return 8 * channels * (2 * blocks + 4); }
 
-  static constexpr std::int64_t kMostJoined = 32;  ///< blocks, as the text has it
+  static constexpr std::int64_t kMostJoined = 32, kJoinedChannels = 32;  ///< blocks, and channels of each, as `join_own` has them
   std::int64_t channels, rows, pack, packs, across, columns, lanes;
   bool few;
   std::int64_t block, blocks;  ///< of the sums
@@ -125,6 +125,7 @@ Support takes(const KernelRequest& request, bool backward) {
   const DType t = r.inputs[0].dtype;
   if (mixed_dtypes(r, backward ? 5 : 0, is_half(t) ? f32 : t)) return refuse("its data are of several dtypes, or its parameters are not of what it computes in");
   const Tiles n(r);
+  if (request.members.empty()) s.in_place = false;  // where the last launch joins, its blocks read what others would write over
   s.scratch_bytes = n.scratch_bytes() + (out.sum ? n.added.scratch_bytes() : 0);
   return s;
 }

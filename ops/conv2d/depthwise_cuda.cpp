@@ -26,7 +26,7 @@ template <int N> float widened(const Elements<f16, N>& v, int k) { return conver
 template <int N> float widened(const Elements<bf16, N>& v, int k) {
   if constexpr (N == 1) return convert<float>(v.at(k));
   u32 two;  // of which each is one instruction away
-  memcpy(&two, &v.at(k / 2 * 2), sizeof two);
+  memcpy(&two, (const char*)&v + k / 2 * sizeof two, sizeof two);
   return __uint_as_float(k % 2 ? two & 0xFFFF0000u : two << 16);
 }
 /// Halves are rounded side by side: a NaN among them is rare.

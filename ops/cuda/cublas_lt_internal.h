@@ -30,7 +30,7 @@ struct Product {
   std::int64_t batch = 1, m = 1, n = 1, k = 1;
   Matrix a, b, y;
   bool accumulate = false;
-  std::int64_t alignment = 4;  ///< in bytes, of all three addresses
+  std::int64_t alignment = 4;  ///< in bytes, of all addresses
   DType result = dtype;        ///< of y and the bias: f32 where a and b are halves, or theirs
   Epilogue epilogue = Epilogue::none;
   bool tf32 = false;

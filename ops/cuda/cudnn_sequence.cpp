@@ -23,9 +23,9 @@ struct Bound : Prepared {
         steps.push_back(bound(*r));
       } else if (const auto* t = std::get_if<Transpose>(&step)) {
         const Attributes order{{"order", Integers{1, 0}}};
-        steps.push_back(alone(transpose_cuda(code).at(0), &order, {t->dtype, {t->rows, t->columns}}, {t->made, {t->columns, t->rows}}, t->from, t->to));
+        steps.push_back(alone(transpose_cuda(needed(code)).at(0), &order, {t->dtype, {t->rows, t->columns}}, {t->made, {t->columns, t->rows}}, t->from, t->to));
       } else if (const auto* c = std::get_if<Cast>(&step)) {
-        steps.push_back(alone(cast_cuda(code).at(0), nullptr, {c->dtype, {c->count}}, {c->made, {c->count}}, c->from, c->to));
+        steps.push_back(alone(cast_cuda(needed(code)).at(0), nullptr, {c->dtype, {c->count}}, {c->made, {c->count}}, c->from, c->to));
       } else if (const auto* m = std::get_if<Multiply>(&step)) {
         steps.push_back([m = *m, own = own_bytes, by = std::shared_ptr(cublas_lt::multiplication(*toolkit, m->product, engine))](const Arguments& a) {
           by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream, address(m.bias, a), address(m.added, a));
@@ -44,6 +44,8 @@ struct Bound : Prepared {
     aligned.scratch = workspace_in(a.scratch);
     for (const auto& step : steps) step(aligned);
   }
+
+  static const GpuCodeRef& needed(const GpuCodeRef& code) { return code ? code : throw InternalError("a sequence that transposes or casts needs code"); }
 
   /// A generated kernel of one input.
   static std::function<void(const Arguments&)> alone(const Kernel& kernel, const Attributes* attributes, const LocalType& x, const LocalType& y, const Place& from, const Place& to) {

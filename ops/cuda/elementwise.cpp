@@ -232,7 +232,7 @@ namespace {
 /// The node's own expression, over `operands`; a sum adds them in their order.
 ScalarStep step_of(const OpDef& def, const Attributes& attributes, DType type, const std::vector<std::size_t>& operands) {
   ScalarStep out{type, text_for(def, type), {}};
-  out.result = unrounded(def);
+  out.result = def.sum_of_inputs && operands.size() == 1 ? Unrounded::selected : unrounded(def);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const std::string name = def.sum_of_inputs ? fmt::format("x{}", i) : def.inputs[i].name;
     out.operands.emplace_back(name, operands[i]);

@@ -74,14 +74,14 @@ template <> struct Convert<f16, float> {
   }
 };
 template <class To, class From> To convert(From v) { return Convert<To, From>::of(v); }
-/// In one store: of halves that were just made compilers keep several.
+/// In one store, to memory of the device: of halves that were just made compilers keep several.
 template <class P> void put(P* at, const P& v) {
 #if __CUDA_ARCH__
   if constexpr (sizeof(P) == 16) {
     u64 low, high;
     memcpy(&low, &v, 8);
     memcpy(&high, (const char*)&v + 8, 8);
-    asm volatile("st.global.v2.b64 [%0], {%1, %2};" :: "l"(at), "l"(low), "l"(high) : "memory");
+    asm volatile("st.global.v2.b64 [%0], {%1, %2};" :: "l"(__cvta_generic_to_global(at)), "l"(low), "l"(high) : "memory");
     return;
   }
 #endif

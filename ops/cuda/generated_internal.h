@@ -19,7 +19,7 @@ std::string word_text(std::int64_t bytes);
 Grid grid_for(std::int64_t items, int threads = 256);
 inline std::int64_t up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
-/// The text is a prelude (types, conversions, KERNEL, KERNEL_AHEAD), `struct Args {const void* in[]; void* out[]; void* scratch; …}`, then the body.
+/// The text is a prelude (types, conversions, KERNEL, KERNEL_AHEAD, KERNEL_THREE), `struct Args {const void* in[]; void* out[]; void* scratch; …}`, then the body.
 /// Sizes are arguments, so one text serves all shapes of a form.
 class Generated {
  public:

@@ -373,6 +373,17 @@ TEST(Cudnn, EndsPlansBeforeTheirHandle) {
 }
 #endif
 
+TEST(Cudnn, FiltersGradientsAreTurnedAndWidenedInOneStep) {
+  for (bool wide : {false, true}) {
+    Attributes attributes = windows({1, 1}, "same");
+    attributes.set("wide", wide);
+    const Sequence s = sequence_of(Asked({"", "conv2d_filter_gradient", {{bf16, {8, 6, 6, 16}}, {bf16, {8, 6, 6, 32}}, {bf16, {3, 3, 16, 32}}}, attributes}).request);
+    ASSERT_EQ(s.steps.size(), 2u);
+    EXPECT_EQ(std::get<Transpose>(s.steps[1]).dtype, bf16);
+    EXPECT_EQ(std::get<Transpose>(s.steps[1]).made, wide ? f32 : bf16);
+  }
+}
+
 TEST(Cudnn, SaysWhatItDoesNotTake) {
   std::string why;
   auto target = described(why);

@@ -204,10 +204,10 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
       return OpCase{.name = name, .attributes = {{"activation", activation}}, .inputs = {data, gamma, beta, {c, middle - 2, middle + 2}, positive(channels), {data.type}}, .outputs = {data.type, c, c}, .tolerance = tolerance, .keep_dtypes = t != f32};
     };
     std::vector<OpCase> out = {of("pictures of eight channels", f32, {B, 5, 7, 8}), of("rows of eight channels", f32, {B, 8}), of("eight channels as they are", f32, {B, 2, 3, 8}, 0, false), of("halves", bf16, {B, 5, 7, 8}),
-            of("halves one by one", f16, {B, 5, 7, 5}), of("packs in blocks", f32, {B, 40, 40, 8}), of("halves in blocks", f16, {B, 30, 30, 16}), of("columns of packs", f32, {B, 100, 136}),
+            of("halves one by one", f16, {B, 5, 7, 5}), of("packs in blocks", f32, {B, 40, 40, 8}), of("halves in blocks", f16, {B, 53, 53, 16}), of("few rows of halves", bf16, {B, 30, 30, 16}), of("columns of packs", f32, {B, 2801, 136}), of("columns of few rows", f32, {B, 100, 136}),
             of("more blocks than lanes", f32, {33000, 33}), of("many rows of packs", f32, {B, 106, 106, 8}), of("a large mean", f32, {B, 40, 40, 6}, 1e3)};
     if (op == "batch_norm_gradient")
-      for (const OpCase& c : {of("behind relu", f32, {B, 5, 7, 8}, 0, true, "relu"), of("behind relu6, one by one", f32, {B, 41, 5}, 0, true, "relu6"), of("behind relu6, halves", bf16, {B, 30, 30, 16}, 0, true, "relu6"),
+      for (const OpCase& c : {of("behind relu", f32, {B, 5, 7, 8}, 0, true, "relu"), of("behind relu6, one by one", f32, {B, 41, 5}, 0, true, "relu6"), of("behind relu6, halves", bf16, {B, 53, 53, 72}, 0, true, "relu6"), of("behind relu6, few rows of halves", bf16, {B, 30, 30, 16}, 0, true, "relu6"),
                               of("behind relu, as they are", f16, {B, 2, 3, 8}, 0, false, "relu")})
         out.push_back(c);
     return out;

@@ -285,12 +285,12 @@ TEST(NormGroups, have_the_bits_of_their_members) {
 }
 
 #ifdef BELFRY_CXX
-/// In packs and one by one, in one block and in several.
+/// In packs and one by one, in one block, in several, and in more than the last launch joins.
 TEST(NormGroups, have_the_bits_of_their_members_in_generated_kernels) {
   auto host = std::make_shared<HostGpu>();
   const KernelTable table = generated_kernels(host);
   for (DType t : {f32, f64, f16, bf16})
-    for (auto [channels, rows] : {std::pair<std::int64_t, std::int64_t>{8, kRows}, {7, kRows}, {16, 700}}) expect_bits(t, channels, rows, table, "nvrtc_batch_norm", [&] { host->build(); });
+    for (auto [channels, rows] : {std::pair<std::int64_t, std::int64_t>{8, kRows}, {7, kRows}, {16, 700}, {16, 2800}}) expect_bits(t, channels, rows, table, "nvrtc_batch_norm", [&] { host->build(); });
 }
 
 /// What a hand may write into a plan is refused, or computed by its members in turn.

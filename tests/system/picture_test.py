@@ -61,6 +61,7 @@ with tempfile.TemporaryDirectory() as folder:
     # 80 columns, of a forecast and of a run.
     done = here("show", "two.json", "--timeline")
     expect(done.returncode == 0 and all(len(line) <= 80 for line in done.stdout.splitlines()), f"--timeline: {done}")
+    expect(re.search("[FB]", "".join(done.stdout.splitlines()[2:6])), f"no critical path in {done.stdout}")
     header = {"image": {"dtype": "F32", "shape": [16, 28, 28, 1], "data_offsets": [0, 50176]}, "label": {"dtype": "I32", "shape": [16], "data_offsets": [50176, 50240]}}
     head = json.dumps(header).encode()
     pathlib.Path(folder, "feed.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + bytes(50240))
@@ -71,7 +72,7 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0 and all(len(line) <= 80 for line in lines) and sum(line.endswith(" %") for line in lines) == 4, f"--timeline --trace: {done}")
     step, forecast = (json.loads(here("show", "two.json", "--timeline", "--json", *more).stdout) for more in (["--trace", "t.json"], []))
     expect(step["seconds"] == max(l["end"] for l in step["launches"]) != forecast["seconds"] and [l["launch"] for l in step["launches"]] == [l["launch"] for l in forecast["launches"]], f"--timeline --trace --json: {step['seconds']}")
-    expect(re.search("[FB]", "".join(lines[2:6])), f"no critical path in {lines}")
+    expect(re.search("[FBAU]", "".join(lines[2:6])), f"no critical path in {lines}")  # of a step in which the machine stalls it may begin late
     refused(1, ["another plan"], "show", "moved.json", "--timeline", "--trace", "t.json")
 
     refused(1, ["nowhere/p.svg"], "show", "two.json", "--svg", "nowhere/p.svg")

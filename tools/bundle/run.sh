@@ -217,7 +217,7 @@ for part in $parts; do
     kernels)
       begins 140
       beside GpuOps 4 130 '*/GpuOps.*'
-      beside GpuKernels 1 60 'GpuKernels.*'
+      beside GpuKernels 1 60 'GpuKernels.*:GpuTrees.*'
       together
       ;;
     bits)
