@@ -12,6 +12,9 @@ parser.add_argument('--wait', type=pathlib.Path, help='a file: nothing is measur
 parser.add_argument('--device', help='or cpu, to see that the program works')
 parser.add_argument('cases', nargs='+', help='PEER:WORKLOAD:BATCH:VARIANT')
 o = parser.parse_args()
+for case in o.cases:
+    if case.count(':') != 3 or case.split(':')[0] not in ('torch', 'jax'):
+        parser.error(f'{case} is no PEER:WORKLOAD:BATCH:VARIANT of torch or jax')
 begin = time.monotonic()
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 here = pathlib.Path(__file__).resolve().parent

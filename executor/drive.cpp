@@ -41,15 +41,6 @@ class Named {
   Queue* queue_;
 };
 
-bool works(Queue& queue) {
-  try {
-    queue.check();
-    return true;
-  } catch (const DeviceError&) {
-    return false;
-  }
-}
-
 /// Called where an error is caught, which it throws on: whose device is not lost by it is told how to do without recording.
 [[noreturn]] void stop_recording(Queue& origin) {
   try {
@@ -59,7 +50,7 @@ bool works(Queue& queue) {
   try {
     throw;
   } catch (const DeviceError& e) {
-    if (!works(origin)) throw;
+    if (!origin.works()) throw;
     throw DeviceError(fmt::format("{}; it was to be recorded: with --no-cuda-graph each kernel is launched by itself", e.what()));
   }
 }
@@ -134,7 +125,7 @@ void Runner::find_segments(int thread) {
     if (t.drive && !s.origin) s.origin = t.drive->queue;
     s.feeds = s.feeds || (t.drive && t.drive->feeds);
     if (t.drive && t.drive->landed) s.landed = t.drive->landed;
-    ended = t.drive && t.drive->mark_for_others;
+    ended = (t.drive && t.drive->mark_for_others) || s.past - s.first == kLongestSegment;
   }
   for (Segment& s : out) {
     s.captured = s.captured && s.past - s.first > 1;  // one alone is launched as fast

@@ -79,7 +79,9 @@ Join::Join(JoinRequest request, LocalType type) : request_(std::move(request)), 
 
 void Join::operator()(std::span<const std::byte* const> data, std::byte* out) {
   if (!tree_.empty()) return reduce(data, out);
-  carry_join(request_, type_, [&](std::size_t part, std::int64_t from, std::int64_t to, std::int64_t bytes) { std::memcpy(out + to, data[part] + from, static_cast<std::size_t>(bytes)); });
+  carry_join(request_, type_, [&](const CarriedRows& c) {
+    for (std::int64_t r = 0; r < c.rows; ++r) std::memcpy(out + c.to + r * c.to_step, data[c.part] + c.from + r * c.from_step, static_cast<std::size_t>(c.bytes));
+  });
 }
 
 void Join::reduce(std::span<const std::byte* const> data, std::byte* out) {
@@ -97,12 +99,12 @@ void Join::reduce(std::span<const std::byte* const> data, std::byte* out) {
   });
 }
 
-void carry_join(const JoinRequest& request, const LocalType& type, const CarryBytes& carry) {
-  if (request.how == "same") return carry(0, 0, 0, type.bytes());
+void carry_join(const JoinRequest& request, const LocalType& type, const CarryRows& carry) {
+  if (request.how == "same") return carry({.bytes = type.bytes()});
   std::int64_t at = 0;
   if (request.how == "stack") {
     for (std::size_t i = 0; i < request.parts.size(); ++i) {
-      carry(i, 0, at, request.parts[i].type.bytes());
+      carry({.part = i, .to = at, .bytes = request.parts[i].type.bytes()});
       at += request.parts[i].type.bytes();
     }
     return;
@@ -111,15 +113,15 @@ void carry_join(const JoinRequest& request, const LocalType& type, const CarryBy
   std::int64_t row = to.row * static_cast<std::int64_t>(size_of(type.dtype));
   for (std::size_t i = 0; i < request.parts.size(); ++i) {
     Runs from(request.parts[i].type, request.axis);
-    for (std::int64_t o = 0; o < from.outer; ++o) carry(i, o * from.rows * row, (o * to.rows + at) * row, from.rows * row);
+    carry({i, 0, at * row, from.rows * row, from.outer, from.rows * row, to.rows * row});
     at += from.rows;
   }
 }
 
-void carry_rows(const LocalType& from, int axis, std::int64_t first, std::int64_t count, const CarryBytes& carry) {
+void carry_rows(const LocalType& from, int axis, std::int64_t first, std::int64_t count, const CarryRows& carry) {
   Runs runs(from, axis);
   std::int64_t row = runs.row * static_cast<std::int64_t>(size_of(from.dtype)), bytes = count * row;
-  for (std::int64_t o = 0; o < runs.outer; ++o) carry(0, (o * runs.rows + first) * row, o * bytes, bytes);
+  carry({0, first * row, 0, bytes, runs.outer, runs.rows * row, bytes});
 }
 
 }  // namespace belfry

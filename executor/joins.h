@@ -35,11 +35,15 @@ std::vector<int> join_tree(const JoinRequest& request);
 /// Is the joined value computed from the parts, or do their bytes lie in it?
 bool computes(const JoinRequest& request);
 
-/// Bytes that go somewhere as they are: from part, at an offset, to an offset.
-using CarryBytes = std::function<void(std::size_t part, std::int64_t from, std::int64_t to, std::int64_t bytes)>;
+/// Rows of bytes that go somewhere as they are: of a part, from an offset to an offset, each so many bytes behind the one before.
+struct CarriedRows {
+  std::size_t part = 0;
+  std::int64_t from = 0, to = 0, bytes = 0, rows = 1, from_step = 0, to_step = 0;
+};
+using CarryRows = std::function<void(const CarriedRows& rows)>;
 /// What a join that computes nothing carries, in order.
-void carry_join(const JoinRequest& request, const LocalType& type, const CarryBytes& carry);
+void carry_join(const JoinRequest& request, const LocalType& type, const CarryRows& carry);
 /// Rows [first, first + count) along an axis, from part 0.
-void carry_rows(const LocalType& from, int axis, std::int64_t first, std::int64_t count, const CarryBytes& carry);
+void carry_rows(const LocalType& from, int axis, std::int64_t first, std::int64_t count, const CarryRows& carry);
 
 }  // namespace belfry

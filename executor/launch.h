@@ -1,6 +1,7 @@
 // What a program has looked up before its first run: launches, and where feeds, results and variables go.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -75,7 +76,7 @@ struct FeedBinding {
   std::vector<const std::byte**> addresses;  ///< of launches that read it where the caller has it
   std::vector<std::pair<const std::byte**, int>> staged = {};  ///< of those on queues of devices, and the devices: they read a copy
   std::pair<int, int> reader = {};           ///< the first of them: stream, index
-  std::int64_t at = 0;                       ///< of the copy in a staging buffer
+  std::array<std::byte*, 2> pinned = {};     ///< where the copy lies in the host's memory: while a run reads one, the next is brought into the other
 };
 /// Words in a device's memory that its kernels lower where they find fault with their input; all of one host thread.
 struct FaultWords {

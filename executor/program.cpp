@@ -184,12 +184,13 @@ void Program::bind_tasks() {
   for (std::size_t t = 0; t < threads_.size(); ++t) {
     std::vector<Task>& tasks = tasks_.emplace_back();
     std::vector<StepWait>& waits = foreign_waits_.emplace_back();
+    std::map<int, int> awaited;  // by stream, as many steps as the thread has waited for by then
     for (std::size_t i = 0; i < threads_[t].size(); ++i) {
       auto [s, k] = threads_[t][i];
       Launch& l = launches_[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)];
       std::size_t before = waits.size();
       for (const StepWait& w : l.step->waits)
-        if (host_waits(w, s)) waits.push_back(w);
+        if (int& so_far = awaited[w.stream]; host_waits(w, s) && so_far < w.count) waits.push_back(w), so_far = w.count;
       Drive* drive = drives_[t].empty() || !drives_[t][i].queue ? nullptr : &drives_[t][i];
       if (drive && drive->feeds) drive->landed = staging_ ? staging_->queue(l.step->device) : nullptr;
       tasks.push_back({nullptr, &l.arguments, nullptr, static_cast<int>(waits.size() - before), s, k, l.update, l.signals, drive, l.step});
@@ -233,11 +234,14 @@ void Program::allocate() {
     if (Device* own = device_of_space_[s]) arenas_.push_back(own->allocate(bytes, bound_.spaces[s]));
     else arenas_.push_back(any ? any->allocate_host(bytes) : Arena(bytes, bound_.spaces[s]));
   }
-  for (const StateBuffer& s : bound_.state) {
-    const std::string device = to_string(plan_->cluster.devices[static_cast<std::size_t>(s.device)].id);
-    StateStore::Held& held = store_->held(plan_->nodes[static_cast<std::size_t>(s.node)].name, device, s, devices_);
-    state_bytes_[static_cast<std::size_t>(s.buffer.space)] += aligned_bytes(held.arena.bytes());
-    if (s.buffer.bytes) state_at_[{s.buffer.space, s.buffer.at}] = &held;  // one without bytes may begin where another does
+  std::vector<StateStore::Wanted> wanted;
+  for (const StateBuffer& s : bound_.state) wanted.push_back({plan_->nodes[static_cast<std::size_t>(s.node)].name, to_string(plan_->cluster.devices[static_cast<std::size_t>(s.device)].id), s});
+  store_->make(wanted, devices_);
+  for (const StateStore::Wanted& w : wanted) {
+    StateStore::Held& held = store_->held(w);
+    const BufferRef& b = w.planned.buffer;
+    state_bytes_[static_cast<std::size_t>(b.space)] += aligned_bytes(held.arena.bytes());
+    if (b.bytes) state_at_[{b.space, b.at}] = &held;  // one without bytes may begin where another does
   }
 }
 

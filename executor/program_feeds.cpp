@@ -6,7 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include <belfry/executor/program.h>
+#include <belfry/graph/error.h>
 #include <belfry/graph/plan/landing.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/structural.h>
@@ -41,19 +44,28 @@ void Program::bind_feeds_and_results() {
       if (n.op == kFetch) made.try_emplace(n.outputs[0], l.step->writes[0][0].buffer);
     }
   for (const auto& [name, v] : plan_->fetches) results_.push_back({name, made.at(v)});
-  std::int64_t bytes = 0;
+  auto behind = [&](int device) {  // all else of a device: where feeds leave the host, or land
+    BufferRef out;
+    out.space = static_cast<int>(std::find(bound_.spaces.begin(), bound_.spaces.end(), plan_->cluster.space(device)) - bound_.spaces.begin());
+    out.at = bound_.device_start[static_cast<std::size_t>(device)] + bound_.device_bytes[static_cast<std::size_t>(device)];
+    return address(out);
+  };
+  auto holder = [&](const FeedBinding& f) { return plan_->maker(f.value).holders.front(); };
+  for (const FeedBinding& f : feeds_)
+    if (!f.staged.empty() && plan_->cluster.devices[static_cast<std::size_t>(holder(f))].id.kind == "gpu") throw UserError(fmt::format("unbound: the feed '{}' is held by {}; feeds come to a device of the host", f.name, to_string(plan_->cluster.devices[static_cast<std::size_t>(holder(f))].id)));
+  std::map<int, std::int64_t> of_host;  // by device that holds feeds
   for (FeedBinding& f : feeds_)
-    if (!f.staged.empty()) f.at = std::exchange(bytes, bytes + aligned_bytes(f.type.bytes()));
-  if (std::all_of(feeds_.begin(), feeds_.end(), [](const FeedBinding& f) { return f.staged.empty(); })) return;
-  staging_ = std::make_unique<Staging>(*any_gpu(), bytes);
+    if (!f.staged.empty()) f.pinned[0] = behind(holder(f)) + std::exchange(of_host[holder(f)], of_host[holder(f)] + aligned_bytes(f.type.bytes()));
+  if (of_host.empty()) return;
+  for (FeedBinding& f : feeds_)
+    if (!f.staged.empty()) f.pinned[1] = f.pinned[0] + of_host[holder(f)];
+  const std::vector<std::int64_t> planned = landing_bytes(*plan_);
+  for (auto [device, bytes] : of_host)
+    if (2 * bytes > planned[static_cast<std::size_t>(device)]) throw InternalError("the plan has too little room for feeds that leave the host");
+  staging_ = std::make_unique<Staging>();
   std::vector<Landing> landed = landings(*plan_);
-  for (std::size_t d = 0; d < landed.size(); ++d) {
-    if (!landed[d].bytes) continue;
-    BufferRef behind;  // all else
-    behind.space = static_cast<int>(std::find(bound_.spaces.begin(), bound_.spaces.end(), plan_->cluster.space(static_cast<int>(d))) - bound_.spaces.begin());
-    behind.at = bound_.device_start[d] + bound_.device_bytes[d];
-    staging_->land_on(static_cast<int>(d), std::move(landed[d]), address(behind), device_of(static_cast<int>(d))->queue(1, Urgency::moves));
-  }
+  for (std::size_t d = 0; d < landed.size(); ++d)
+    if (landed[d].bytes) staging_->land_on(static_cast<int>(d), std::move(landed[d]), behind(static_cast<int>(d)), device_of(static_cast<int>(d))->queue(1, Urgency::moves));
 }
 
 }  // namespace belfry

@@ -215,7 +215,7 @@ bool Runner::stage(const Feeds& feeds, const RunOptions& options) {
       for (auto [address, device] : f.staged) *address = staging->address(f, device, staged_in_);
     }
     staging->mark();
-  } catch (const DeviceError&) {
+  } catch (const std::exception&) {
     fail(program_.bound().streams[static_cast<std::size_t>(reader.first)][static_cast<std::size_t>(reader.second)]);
     return false;
   }
@@ -238,7 +238,7 @@ void Runner::stage_ahead(const std::function<Feeds()>& next) {
       program_.staging()->put(f, *at->second, 1 - staged_in_);
       ahead_[f.name] = at->second->raw();
     }
-  } catch (const DeviceError&) {  // of a device that is lost, as this run or the next finds out
+  } catch (const std::exception&) {  // of a device that is lost, or memory, as this run or the next finds out
   }
 }
 
@@ -260,8 +260,11 @@ Outcome Runner::finish() {
   out.error = error_;
   out.failed_node = failed_node_;
   out.failed_device = failed_device_;
-  if (error_) judge_state(out);
-  else
+  if (error_) {
+    judge_state(out);
+    for (std::size_t s = 0; s < program_.launches().size(); ++s)
+      if (Queue* queue = program_.queue(static_cast<int>(s))) out.lost = out.lost || !queue->works();
+  } else
     for (const ResultBinding& r : program_.results()) out.fetched.insert_or_assign(r.name, program_.read(r.buffer));
   trace_.clear();
   for (auto& t : trace_of_thread_) trace_.insert(trace_.end(), t.begin(), t.end());

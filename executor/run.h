@@ -33,6 +33,7 @@ struct Outcome {
   std::vector<std::string> torn;     ///< variables of which an update has begun on some holder; all others have their old bits
   std::exception_ptr error;
   std::string failed_node, failed_device;
+  bool lost = false;                 ///< a device that works by itself does so no longer
 };
 
 struct RunOptions {

@@ -11,6 +11,9 @@
 
 namespace belfry {
 
+/// What follows what is known of a segment by bits, as many for each task: 2 MiB.
+inline constexpr std::size_t kLongestSegment = 4096;
+
 /// Tasks that are launched as one once they were recorded; one that cannot be recorded stands alone.
 struct Segment {
   std::size_t first = 0, past = 0;           ///< of the thread's tasks

@@ -1,11 +1,11 @@
 #include <belfry/executor/staging.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <utility>
-#include <vector>
 
 namespace belfry {
 
@@ -13,15 +13,14 @@ namespace {
 
 /// One core fills pinned memory at a fifth of the speed at which a GPU empties it.
 void copy_by_several(std::byte* to, const std::byte* from, std::size_t bytes) {
-  constexpr std::size_t kLeast = std::size_t{2} << 20;  // a thread begins in the time in which another copies a tenth of it
-  const std::size_t count = std::clamp<std::size_t>(bytes / kLeast, 1, std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 4)), part = (bytes + count - 1) / count;
-  std::vector<std::jthread> others;
-  others.reserve(count);
+  constexpr std::size_t kMost = 4, kLeast = std::size_t{2} << 20;  // a thread begins in the time in which another copies a tenth of it
+  const std::size_t count = std::clamp<std::size_t>(bytes / kLeast, 1, std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, kMost)), part = (bytes + count - 1) / count;
+  std::array<std::jthread, kMost - 1> others;
   for (std::size_t k = 1; k < count; ++k) {
     auto copy = [=] { std::memcpy(to + k * part, from + k * part, std::min(part, bytes - k * part)); };
     try {
-      others.emplace_back(copy);
-    } catch (const std::system_error&) {  // a step may be under way, which no error may leave
+      others[k - 1] = std::jthread(copy);
+    } catch (const std::exception&) {  // a step may be under way, which no error may leave
       copy();
     }
   }
@@ -38,7 +37,7 @@ void Staging::settle() {
 
 void Staging::put(const FeedBinding& feed, const HostTensor& value, int which) {
   constexpr std::int64_t kSlice = std::int64_t{8} << 20;  // what several threads share; it is on its way while they fill the next
-  std::byte* staged = pinned_[static_cast<std::size_t>(which)].at(feed.at);
+  std::byte* staged = feed.pinned[static_cast<std::size_t>(which)];
   for (std::int64_t first = 0, bytes = feed.type.bytes(); first < bytes; first += kSlice) {
     const std::int64_t past = std::min(bytes, first + kSlice);
     copy_by_several(staged + first, value.raw() + first, static_cast<std::size_t>(past - first));
@@ -56,7 +55,7 @@ void Staging::mark() {
 const std::byte* Staging::address(const FeedBinding& feed, int device, int which) const {
   if (const auto place = places_.find(device); place != places_.end())
     if (const LandedFeed* f = place->second.find(feed.value)) return place->second.at(*f, which) - f->first;
-  return pinned_[static_cast<std::size_t>(which)].at(feed.at);
+  return feed.pinned[static_cast<std::size_t>(which)];
 }
 
 Queue* Staging::queue(int device) const {

@@ -1,13 +1,11 @@
 // Feeds on their way to devices that work by themselves: into pinned memory of the host, and on into memory of the device where they land.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 
-#include <belfry/executor/device/arena.h>
 #include <belfry/executor/device/device.h>
 #include <belfry/executor/launch.h>
 #include <belfry/graph/host_tensor.h>
@@ -15,11 +13,9 @@
 
 namespace belfry {
 
-/// Two buffers of each kind: while a run reads one, the feeds of the next are brought into the other. One thread brings them.
+/// Two buffers of each kind, in the arenas of the plan: while a run reads one, the feeds of the next are brought into the other. One thread brings them.
 class Staging {
  public:
-  /// Bytes of one buffer of the host, which the device's driver pins.
-  Staging(Device& pins, std::int64_t bytes) : pinned_{pins.allocate_host(bytes), pins.allocate_host(bytes)} {}
   /// Feeds land on a device, by a queue of their own; `memory` has room for both buffers.
   void land_on(int device, Landing landing, std::byte* memory, std::unique_ptr<Queue> queue);
 
@@ -47,8 +43,7 @@ class Staging {
     std::byte* at(const LandedFeed& feed, int which) const { return memory + which * landing.bytes + feed.at; }
   };
 
-  std::array<Arena, 2> pinned_;
-  std::map<int, Place> places_;  // by device; last, so that its queues end before the memory that they copy from
+  std::map<int, Place> places_;  // by device
 };
 
 }  // namespace belfry

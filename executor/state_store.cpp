@@ -5,21 +5,35 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/error.h>
+#include <belfry/graph/plan/memory.h>
 
 namespace belfry {
 
-StateStore::Held& StateStore::held(const std::string& variable, const std::string& device, const StateBuffer& planned, const Devices& devices) {
-  const LocalType& type = planned.buffer.type;
-  Key key{variable, device, planned.first, type.elements()};
-  auto at = held_.find(key);
-  if (at == held_.end()) {
-    auto own = devices.find(device);
-    std::shared_ptr<Device> of = own == devices.end() ? nullptr : own->second;
-    Arena arena = of ? of->allocate(planned.bytes, device) : devices.empty() ? Arena(planned.bytes, device) : devices.begin()->second->allocate_host(planned.bytes);
-    at = held_.emplace(key, Held{type, planned.first, std::move(of), std::move(arena), 0}).first;
+StateStore::Key StateStore::key_of(const Wanted& w) { return {w.variable, w.device, w.planned.first, w.planned.buffer.type.elements()}; }
+
+void StateStore::make(const std::vector<Wanted>& wanted, const Devices& devices) {
+  std::map<std::string, std::map<Key, const Wanted*>> fresh;  // by device
+  for (const Wanted& w : wanted)
+    if (!held_.contains(key_of(w))) fresh[w.device].emplace(key_of(w), &w);
+  for (const auto& [device, buffers] : fresh) {
+    std::int64_t bytes = 0;
+    for (const auto& [key, w] : buffers) bytes += aligned_bytes(w->planned.bytes);
+    const auto own = devices.find(device);
+    const std::shared_ptr<Device> of = own == devices.end() ? nullptr : own->second;
+    const auto all = std::make_shared<Arena>(of ? of->allocate(bytes, device) : devices.empty() ? Arena(bytes, device) : devices.begin()->second->allocate_host(bytes));
+    std::int64_t at = 0;
+    for (const auto& [key, w] : buffers) {
+      Arena part(all->at(at), w->planned.bytes, [all](std::byte*) {});
+      held_.emplace(key, Held{w->planned.buffer.type, w->planned.first, of, std::move(part), 0});
+      at += aligned_bytes(w->planned.bytes);
+    }
   }
-  if (!(at->second.type == type)) throw UserError(fmt::format("variable '{}' is {} on {}, not {}", variable, to_string(at->second.type), device, to_string(type)));
-  return at->second;
+}
+
+StateStore::Held& StateStore::held(const Wanted& w) {
+  Held& out = held_.at(key_of(w));
+  if (!(out.type == w.planned.buffer.type)) throw UserError(fmt::format("variable '{}' is {} on {}, not {}", w.variable, to_string(out.type), w.device, to_string(w.planned.buffer.type)));
+  return out;
 }
 
 bool StateStore::copy_to(const std::string& variable, std::int64_t version, std::int64_t first, std::int64_t bytes, std::byte* to, Device* device) const {

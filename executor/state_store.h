@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include <belfry/executor/device/device.h>
 #include <belfry/graph/plan/bound_plan.h>
@@ -25,15 +26,22 @@ class StateStore {
 
   std::int64_t changes = 0;    ///< grows where a value is written: what was made of others before is made anew
 
-  /// The buffer of a variable, or of a range of its elements, on a device: made by the first who asks, in the memory of that
-  /// device if it is among `devices`, else the host's.
-  Held& held(const std::string& variable, const std::string& device, const StateBuffer& planned, const Devices& devices);
+  struct Wanted {
+    std::string variable, device;
+    StateBuffer planned;
+  };
+  /// Makes those buffers of variables, or of ranges of their elements, that are not there yet, in the memory of their device if it
+  /// is among `devices`, else the host's: one allocation a device.
+  void make(const std::vector<Wanted>& wanted, const Devices& devices);
+  /// One that was made.
+  Held& held(const Wanted& wanted);
   /// Copies bytes [first, first + bytes) of a variable from the buffers that have that version to a device, or the host (null).
   /// False, and nothing useful is there, if they do not hold them all.
   bool copy_to(const std::string& variable, std::int64_t version, std::int64_t first, std::int64_t bytes, std::byte* to, Device* device) const;
 
  private:
   using Key = std::tuple<std::string, std::string, std::int64_t, std::int64_t>;  // variable, device, first element, elements
+  static Key key_of(const Wanted& wanted);
   std::map<Key, Held> held_;
 };
 

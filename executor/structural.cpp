@@ -24,11 +24,17 @@ class Carrying {
     for (Queue* q : carriers_.of_part)
       if (q && !carriers_.own && std::find(foreign_.begin(), foreign_.end(), q) == foreign_.end()) foreign_.push_back(q);
   }
-  void carry(std::size_t part, std::byte* to, const std::byte* from, std::int64_t bytes, Queue* own) const {
-    Queue* q = carriers_.own ? own : carriers_.of_part[part];
-    if (!q) return void(std::memmove(to, from, static_cast<std::size_t>(bytes)));
+  /// `to` and `from`: where the offsets of the rows are counted from.
+  void carry(const CarriedRows& c, std::byte* to, const std::byte* from, Queue* own) const {
+    Queue* q = carriers_.own ? own : carriers_.of_part[c.part];
+    to += c.to, from += c.from;
+    if (!q) {
+      for (std::int64_t r = 0; r < c.rows; ++r) std::memmove(to + r * c.to_step, from + r * c.from_step, static_cast<std::size_t>(c.bytes));
+      return;
+    }
     try {
-      q->copy(to, from, bytes);
+      if (c.rows == 1 || (c.from_step == c.bytes && c.to_step == c.bytes)) q->copy(to, from, c.rows * c.bytes);
+      else q->copy_rows(to, c.to_step, from, c.from_step, c.bytes, c.rows);
     } catch (...) {
       end();
       throw;
@@ -53,12 +59,12 @@ class Carrying {
   std::vector<Queue*> foreign_;
 };
 
-/// A kernel that only carries: `each` calls its argument with (part, from, to, bytes).
+/// A kernel that only carries: `each` calls its argument with rows.
 template <class F>
 std::unique_ptr<Prepared> carrying(Carriers carriers, F each) {
   return prepared([carrying = Carrying(std::move(carriers)), each = std::move(each)](const Arguments& a) {
-    each([&](std::size_t part, std::int64_t from, std::int64_t to, std::int64_t bytes) {
-      if (bytes) carrying.carry(part, a.outputs[0] + to, a.inputs[part] + from, bytes, a.queue);
+    each([&](const CarriedRows& c) {
+      if (c.bytes) carrying.carry(c, a.outputs[0], a.inputs[c.part], a.queue);
     });
     carrying.finish();
   });
@@ -73,7 +79,7 @@ class Landed : public Prepared {
     std::byte* at = a.scratch;
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
       if (!carrying_.lands(i)) continue;
-      carrying_.carry(i, at, a.inputs[i], bytes_[i], a.queue);
+      carrying_.carry({.part = i, .bytes = bytes_[i]}, at, a.inputs[i], a.queue);
       arguments_.inputs[i] = at;
       at += aligned_bytes(bytes_[i]);
     }
@@ -175,30 +181,30 @@ std::unique_ptr<Prepared> structural_kernel(const BoundPlan& bound, const Step& 
   if (n.op == kInput) return prepared([](const Arguments&) {});
   if (n.op == kCopy || n.op == kStore) {
     std::int64_t bytes = step.writes[0].empty() ? 0 : step.writes[0][0].buffer.bytes;
-    return carrying(carriers, [bytes](const CarryBytes& carry) { carry(0, 0, 0, bytes); });
+    return carrying(carriers, [bytes](const CarryRows& carry) { carry({.bytes = bytes}); });
   }
   const LocalType& type = step.writes[0][0].buffer.type;
   if (n.op == kAllGather && !joins_ranges(plan, n))  // the host has gathered them
-    return carrying(carriers, [bytes = type.bytes()](const CarryBytes& carry) { carry(0, 0, 0, bytes); });
+    return carrying(carriers, [bytes = type.bytes()](const CarryRows& carry) { carry({.bytes = bytes}); });
   if (n.op == kSplit) {
     const PlanValue& v = plan.value(n.outputs[0]);
     Share share = bound.shares[static_cast<std::size_t>(step.tower)];
     std::int64_t factor = v.type.shape[static_cast<std::size_t>(v.state.axis)].factor;
-    return carrying(carriers, [from = step.reads[0][0].buffer.type, axis = v.state.axis, first = factor * share.first_row, count = factor * share.rows](const CarryBytes& carry) { carry_rows(from, axis, first, count, carry); });
+    return carrying(carriers, [from = step.reads[0][0].buffer.type, axis = v.state.axis, first = factor * share.first_row, count = factor * share.rows](const CarryRows& carry) { carry_rows(from, axis, first, count, carry); });
   }
   if (joins_ranges(plan, n)) {
     std::vector<std::int64_t> bytes;
     for (const Part& p : step.reads[0]) bytes.push_back(p.buffer.bytes);
-    return carrying(carriers, [bytes](const CarryBytes& carry) {
+    return carrying(carriers, [bytes](const CarryRows& carry) {
       std::int64_t at = 0;
-      for (std::size_t h = 0; h < bytes.size(); at += bytes[h++]) carry(h, 0, at, bytes[h]);
+      for (std::size_t h = 0; h < bytes.size(); at += bytes[h++]) carry({.part = h, .to = at, .bytes = bytes[h]});
     });
   }
   JoinRequest request{n.attributes.text("how"), n.attributes.find("axis") ? static_cast<int>(n.attributes.integer("axis")) : 0, plan.towers, plan.present(), {}};
   for (const Part& p : step.reads[0]) request.parts.push_back({p.low, p.high, p.buffer.type});
   if (n.sum == SumWay::ring) request.ring = ring_order(n, step);
   if (computes(request)) return summing(n, step, request, carriers, kernels);
-  return carrying(carriers, [request, type](const CarryBytes& carry) { carry_join(request, type, carry); });
+  return carrying(carriers, [request, type](const CarryRows& carry) { carry_join(request, type, carry); });
 }
 
 }  // namespace belfry

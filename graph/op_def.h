@@ -17,7 +17,7 @@ namespace belfry {
 
 struct InputDef {
   InputDef(const char* n) : name(n) {}
-  std::string name;
+  std::string name;         ///< "dy": the slope of an output, which has no say in mixed precision beside other inputs
   bool optional = false;    ///< may be left out
   bool variadic = false;    ///< one or more; only the last input
   bool shape_only = false;  ///< its elements are not read: it demands nothing
@@ -46,6 +46,13 @@ enum class Precision : std::uint8_t {
 /// Of every low op.
 inline AttributeDef wide_result() { return {"wide", false}; }
 
+/// What the scalar expression of an op makes of halves before that is rounded to one: generated kernels round what they must.
+enum class ScalarResult : std::uint8_t {
+  any,
+  arithmetic,  ///< a sum, difference or product, whose NaN has no sign on GPUs
+  selected,    ///< an input, or that with another sign, or a constant that halves hold: there is nothing to round
+};
+
 struct OpDef {
   std::string name;
   int version = 1;
@@ -68,6 +75,7 @@ struct OpDef {
   std::function<std::vector<Value>(GradientContext&)> inference = {};
   /// The scalar expression of an elementwise op, in C++ and CUDA alike, over its inputs, real attributes and T, what it computes in: for generated kernels.
   std::string scalar = {};
+  ScalarResult scalar_result = ScalarResult::any;
 
   /// (output, input) pairs that may share bytes where the input is not read again.
   std::vector<std::pair<int, int>> in_place = {};

@@ -3,6 +3,7 @@
 #include <belfry/executor/device/cuda/cuda_device_internal.h>
 #include <belfry/executor/device/cuda/gpus_internal.h>
 #include <belfry/ops/cuda_kernels.h>
+#include <belfry_build.h>
 
 namespace belfry {
 namespace {
@@ -33,7 +34,7 @@ std::shared_ptr<Device> open(const DeviceId& device) { return open_cuda_device(t
 
 std::unique_ptr<GpuMeter> meter(const std::vector<int>& gpus) { return nvml_meter(toolkit(), gpus); }
 
-constexpr CudaBackend kTable{kCudaBackendTable, sizeof(CudaFacts), BELFRY_VERSION, probe, add_kernels, open, meter};
+constexpr CudaBackend kTable{kCudaBackendTable, sizeof(CudaFacts), BELFRY_VERSION, BELFRY_BUILD, probe, add_kernels, open, meter};
 
 }  // namespace
 }  // namespace belfry

@@ -32,6 +32,8 @@ class Queue {
   virtual void* stream() const = 0;
   /// Bytes from anywhere to anywhere: this device, another one, the host. Pageable memory of the host has been read when it returns.
   virtual void copy(std::byte* to, const std::byte* from, std::int64_t bytes) = 0;
+  /// The same of `rows` rows of so many bytes, which begin so many bytes apart: in one piece of work.
+  virtual void copy_rows(std::byte* to, std::int64_t to_step, const std::byte* from, std::int64_t from_step, std::int64_t bytes, std::int64_t rows) = 0;
   /// Sets mark k of the queue behind what was put on it so far. A queue has as many as are set.
   virtual void mark(int k) = 0;
   /// What follows waits for mark k of another queue of the same backend, as it was set last.
@@ -55,6 +57,14 @@ class Queue {
   virtual void enter() = 0;
   /// DeviceError if anything that was put on it has failed by now.
   virtual void check() = 0;
+  bool works() {
+    try {
+      check();
+      return true;
+    } catch (const DeviceError&) {
+      return false;
+    }
+  }
   /// Until all is done. DeviceError if anything failed; the device is then lost.
   virtual void finish() = 0;
 };

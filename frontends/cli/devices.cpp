@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -40,9 +41,11 @@ void print_text(const CudaFacts& facts) {
     if (std::string links = links_text(facts, g.index); !links.empty()) fmt::print("         {}\n", links);
     if (!g.stops.what.empty()) fmt::print("         cannot be used: {}; {}\n", g.stops.why, g.stops.way_out);
   }
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"); visible && !facts.gpus.empty()) fmt::print("         CUDA_VISIBLE_DEVICES is '{}': the driver hides what it does not name, and numbers the rest anew\n", visible);
   const std::string release = facts.driver_release.empty() ? "" : facts.driver_release + ", ";
   if (!facts.driver_cuda.empty()) fmt::print("{:<8} {}knows CUDA {}, this build needs {}; {}\n", "driver", release, facts.driver_cuda, facts.wanted, facts.driver);
-  for (const CudaLibraryFacts& l : facts.libraries) fmt::print("{:<8} {} {}\n", l.name, l.version, l.path);
+  for (const CudaLibraryFacts& l : facts.libraries)
+    if (!l.version.empty()) fmt::print("{:<8} {} {}\n", l.name, l.version, l.path);
   for (const Missing& m : facts.missing) fmt::print("missing  {}: {}; {}\n", m.what, m.why, m.way_out);
   if (std::all_of(facts.gpus.begin(), facts.gpus.end(), [](const GpuFacts& g) { return !g.stops.what.empty(); }))
     fmt::print("         no plan runs on gpu:0 here; sim:0-7 stand in for GPUs: they run any plan with the CPU's numbers\n");
@@ -59,7 +62,8 @@ void add_json(nlohmann::ordered_json& out, const CudaFacts& facts) {
   nlohmann::ordered_json links = nlohmann::ordered_json::array(), libraries = nlohmann::ordered_json::object();
   for (const GpuLink& l : facts.links) links.push_back({{"from", fmt::format("gpu:{}", l.from)}, {"to", fmt::format("gpu:{}", l.to)}, {"kind", l.kind}, {"peer", l.peer}});
   for (const CudaLibraryFacts& l : facts.libraries) libraries[l.name] = {{"version", l.version}, {"path", l.path}};
-  out["cuda"] = {{"backend", facts.backend}, {"wanted", facts.wanted}, {"driver", facts.driver}, {"driver_cuda", facts.driver_cuda}, {"driver_release", facts.driver_release},
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  out["cuda"] = {{"backend", facts.backend}, {"visible_devices", visible ? nlohmann::ordered_json(visible) : nlohmann::ordered_json()}, {"wanted", facts.wanted}, {"driver", facts.driver}, {"driver_cuda", facts.driver_cuda}, {"driver_release", facts.driver_release},
                  {"links", links}, {"libraries", libraries}};
   out["missing"] = nlohmann::ordered_json::array();
   for (const Missing& m : facts.missing) out["missing"].push_back({{"what", m.what}, {"why", m.why}, {"way_out", m.way_out}});

@@ -154,7 +154,7 @@ std::string describe_memory(const PlacedGraph& plan) {
     const DeviceBytes& b = bytes[d];
     std::int64_t planned = b.total() - b.state - b.landing;
     std::string line = b.total() == 0 ? "nothing" : fmt::format("{} planned = state {} + shared {} + kept frames {} + transient frames {}", human_bytes(b.total()), human_bytes(b.state), human_bytes(b.region), human_bytes(b.kept), human_bytes(b.transient));
-    if (b.landing) line += fmt::format(" + feeds that land {}", human_bytes(b.landing));
+    if (b.landing) line += fmt::format(" + feeds that {} {}", plan.cluster.devices[d].id.kind == "gpu" ? "land" : "leave", human_bytes(b.landing));
     if (live[d]) line += fmt::format("; values {} beside a live maximum of {}: {:.2f}x", human_bytes(planned), human_bytes(live[d]), static_cast<double>(planned) / static_cast<double>(live[d]));
     if (lines.empty() || lines.back().first != line) lines.push_back({line, {}});
     lines.back().second.push_back(static_cast<int>(d));

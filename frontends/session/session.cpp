@@ -131,7 +131,7 @@ struct Session::Impl {
   static const std::string& variable_of(const Built& b, const StateBuffer& s) { return b.plan->nodes[static_cast<std::size_t>(s.node)].name; }
 
   StateStore::Held& held(const Built& b, const StateBuffer& s) {
-    return placed->held(variable_of(b, s), to_string(b.plan->cluster.devices[static_cast<std::size_t>(s.device)].id), s, gpus);
+    return placed->held({variable_of(b, s), to_string(b.plan->cluster.devices[static_cast<std::size_t>(s.device)].id), s});
   }
 
   /// Writes down which buffers the last steps have made new: steps themselves need not.
@@ -221,7 +221,7 @@ struct Session::Impl {
     const OneCaller caller(inside);
     refuse_fork();
     const std::vector<std::string> fetches = wanted.empty() ? maker.default_fetches(mode) : wanted;
-    if (!lost.empty()) throw DeviceError(fmt::format("this session has lost its GPU: {}; make a new one, from a checkpoint", lost));
+    if (!lost.empty()) throw DeviceError(fmt::format("this session has lost its GPU: {}; start a new process, from a checkpoint", lost));
     if (mode == Mode::step) after = StateAfter::untouched;
     if (mode == Mode::step && !has_training)
       throw UserError(fmt::format("a step of the graph '{}' would train nothing: no loss is minimised (Builder::minimize, \"train\" in a file), and no trainable variable has "
@@ -258,12 +258,11 @@ struct Session::Impl {
       after = outcome.state;
       torn = outcome.torn;
     }
-    if (outcome.error && !gpus.empty()) {
+    if (outcome.lost) {
       try {
         std::rethrow_exception(outcome.error);
-      } catch (const DeviceError& e) {
+      } catch (const std::exception& e) {
         lost = e.what();
-      } catch (const std::exception&) {  // not the device's
       }
     }
     if (outcome.error) rethrow(outcome, *b.plan);

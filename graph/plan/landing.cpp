@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/structural.h>
@@ -63,6 +64,19 @@ std::vector<Landing> landings(const PlacedGraph& plan) {
       out[d].feeds.push_back({value, bytes.first, bytes.past, out[d].bytes});
       out[d].bytes += aligned_bytes(bytes.past - bytes.first);
     }
+  return out;
+}
+
+std::vector<std::int64_t> landing_bytes(const PlacedGraph& plan) {
+  std::vector<std::int64_t> out(plan.cluster.devices.size());
+  std::set<ValueIndex> staged;
+  const std::vector<Landing> all = landings(plan);
+  for (std::size_t d = 0; d < all.size(); ++d) {
+    out[d] += 2 * all[d].bytes;
+    for (const LandedFeed& f : all[d].feeds) staged.insert(f.value);
+  }
+  for (ValueIndex v : staged)
+    if (const DeviceList& hosts = plan.maker(v).holders; !hosts.empty() && hosts.front() >= 0 && static_cast<std::size_t>(hosts.front()) < out.size()) out[static_cast<std::size_t>(hosts.front())] += 2 * aligned_bytes(local_type(plan.value(v), plan.share(-1)).bytes());
   return out;
 }
 

@@ -27,6 +27,9 @@ bool reads_landed(const PlacedGraph& plan, const PlanNode& node, int device);
 /// Per device of the cluster.
 std::vector<Landing> landings(const PlacedGraph& plan);
 
+/// Per device of the cluster: of both buffers in which feeds land, and of the host those in which its driver finds them.
+std::vector<std::int64_t> landing_bytes(const PlacedGraph& plan);
+
 /// What lands in a step, per pair of devices: that of the next one.
 std::vector<Move> landing_moves(const PlacedGraph& plan);
 

@@ -382,8 +382,8 @@ std::vector<DeviceBytes> device_bytes(const PlacedGraph& plan) {
   for (const DeviceGroup& g : plan.groups)
     for (int device : g.devices)
       if (auto d = static_cast<std::size_t>(device); d < out.size()) out[d].state = g.state, out[d].region = std::max<std::int64_t>(0, g.region - out[d].kept - out[d].transient);
-  const std::vector<Landing> landed = landings(plan);
-  for (std::size_t d = 0; d < out.size(); ++d) out[d].landing = 2 * landed[d].bytes;
+  const std::vector<std::int64_t> landed = landing_bytes(plan);
+  for (std::size_t d = 0; d < out.size(); ++d) out[d].landing = landed[d];
   return out;
 }
 

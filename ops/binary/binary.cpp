@@ -36,7 +36,7 @@ ReferenceRule reference() {
 }
 
 OpDef def(const char* name, const char* scalar, ReferenceRule reference, SplitRule split,
-          std::vector<Value> (*gradient)(GradientContext&, Value a, Value b, Value dy), bool commutative, bool zero_preserving, bool transcendental = false) {
+          std::vector<Value> (*gradient)(GradientContext&, Value a, Value b, Value dy), bool commutative, bool zero_preserving, ScalarResult result, bool transcendental = false) {
   return {.name = name,
           .inputs = {"a", "b"},
           .infer = [transcendental](InferContext& c) {
@@ -50,6 +50,7 @@ OpDef def(const char* name, const char* scalar, ReferenceRule reference, SplitRu
           },
           .split = std::move(split),
           .scalar = scalar,
+          .scalar_result = result,
           .in_place = {{0, 0}, {0, 1}},
           .commutative = commutative,
           .zero_preserving = zero_preserving,
@@ -83,20 +84,20 @@ std::vector<OpDef> binary_defs() {
   using V = Value;
   auto sum = split_elementwise(Reduction::sum);
   std::vector<OpDef> out;
-  out.push_back(def("add", "a + b", reference<Add>(), sum, [](GradientContext&, V, V, V dy) { return std::vector<V>{dy, dy}; }, true, true));
-  out.push_back(def("sub", "a - b", reference<Sub>(), sum, [](GradientContext&, V, V, V dy) { return std::vector<V>{dy, -dy}; }, false, true));
-  out.push_back(def("mul", "a * b", reference<Mul>(), split_elementwise({}, {0, 1}), [](GradientContext&, V a, V b, V dy) { return std::vector<V>{dy * b, dy * a}; }, true, true));
+  out.push_back(def("add", "a + b", reference<Add>(), sum, [](GradientContext&, V, V, V dy) { return std::vector<V>{dy, dy}; }, true, true, ScalarResult::arithmetic));
+  out.push_back(def("sub", "a - b", reference<Sub>(), sum, [](GradientContext&, V, V, V dy) { return std::vector<V>{dy, -dy}; }, false, true, ScalarResult::arithmetic));
+  out.push_back(def("mul", "a * b", reference<Mul>(), split_elementwise({}, {0, 1}), [](GradientContext&, V a, V b, V dy) { return std::vector<V>{dy * b, dy * a}; }, true, true, ScalarResult::arithmetic));
   out.push_back(def("div", "a / b", reference<Div>(), split_div,
-                    [](GradientContext& g, V, V b, V dy) { return std::vector<V>{dy / b, -(dy * g.output() / b)}; }, false, false));
+                    [](GradientContext& g, V, V b, V dy) { return std::vector<V>{dy / b, -(dy * g.output() / b)}; }, false, false, ScalarResult::any));
   out.push_back(def("maximum", "a >= b || a != a ? a : b", reference<Max>(), split_elementwise(Reduction::max),
-                    [](GradientContext&, V a, V b, V dy) { return gradient_of_choice(dy, a, b, true); }, false, true));
+                    [](GradientContext&, V a, V b, V dy) { return gradient_of_choice(dy, a, b, true); }, false, true, ScalarResult::selected));
   out.push_back(def("minimum", "a <= b || a != a ? a : b", reference<Min>(), split_elementwise(),
-                    [](GradientContext&, V a, V b, V dy) { return gradient_of_choice(dy, a, b, false); }, false, true));
+                    [](GradientContext&, V a, V b, V dy) { return gradient_of_choice(dy, a, b, false); }, false, true, ScalarResult::selected));
   out.push_back(def("squared_difference", "(a - b) * (a - b)", reference<SquaredDifference>(), split_elementwise(),
-                    [](GradientContext&, V a, V b, V dy) { V d = dy * ((a - b) * 2); return std::vector<V>{d, -d}; }, true, true));
-  out.push_back(def("pow", "pow(a, b)", reference<Pow>(), split_elementwise(), gradient_of_pow, false, false, true));
+                    [](GradientContext&, V a, V b, V dy) { V d = dy * ((a - b) * 2); return std::vector<V>{d, -d}; }, true, true, ScalarResult::arithmetic));
+  out.push_back(def("pow", "pow(a, b)", reference<Pow>(), split_elementwise(), gradient_of_pow, false, false, ScalarResult::any, true));
   out.push_back(def("sigmoid_cross_entropy", "(a > 0 ? a : T(0)) - a * b + log1p(exp(a > 0 ? -a : a))", reference<SigmoidCrossEntropy>(), split_elementwise(),
-                    [](GradientContext&, V a, V b, V dy) { return std::vector<V>{dy * (sigmoid(a) - b), -(dy * a)}; }, false, false, true));
+                    [](GradientContext&, V a, V b, V dy) { return std::vector<V>{dy * (sigmoid(a) - b), -(dy * a)}; }, false, false, ScalarResult::any, true));
   return out;
 }
 

@@ -1,8 +1,10 @@
 #include <belfry/ops/cast/cast.h>
 
 #include <algorithm>
+#include <concepts>
 
 #include <belfry/graph/split_rules.h>
+#include <belfry/ops/cast/conversion_internal.h>
 
 namespace belfry {
 
@@ -15,7 +17,10 @@ OpDef cast_def() {
             visit_stored(c.dtype(), [&]<class From>() {
               visit_stored(c.outputs[0].type.dtype, [&]<class To>() {
                 auto x = c.inputs[0].as<From>();
-                std::transform(x.begin(), x.end(), c.outputs[0].as<To>().begin(), [](From v) { return static_cast<To>(v); });
+                std::transform(x.begin(), x.end(), c.outputs[0].as<To>().begin(), [](From v) {
+                  if constexpr (std::same_as<From, Float16> || std::same_as<From, BFloat16>) return converted<To>(static_cast<float>(v));
+                  else return converted<To>(v);
+                });
               });
             });
           },

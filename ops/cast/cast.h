@@ -5,7 +5,7 @@
 
 namespace belfry {
 
-/// y = x as `dtype`; floats to integers are cut towards zero, to bool x ≠ 0. A widening cast of a partial stays partial.
+/// y = x as `dtype`; floats to integers are cut towards zero, beyond what the type holds they are its nearest, a NaN is 0; to bool x ≠ 0. A widening cast of a partial stays partial.
 OpDef cast_def();
 Value cast(Value x, DType dtype, SourceLine at = SourceLine::here());
 

@@ -1,5 +1,6 @@
 #include <bit>
 
+#include <belfry/ops/cast/conversion_internal.h>
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/cpu/kernel_support_internal.h>
 
@@ -9,7 +10,7 @@ namespace {
 
 template <class From, class To>
 To convert(From x) {
-  return static_cast<To>(x);
+  return converted<To>(x);
 }
 
 constexpr std::uint32_t kInfinity = 0x7F800000, kSign = 0x80000000;

@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <numeric>
+
 #include <belfry/ops/cuda/cudnn_sequence_internal.h>
+#include <belfry/ops/cuda/generated_internal.h>
 #include <belfry/ops/cuda_kernels.h>
 #include <belfry/ops/fusions.h>
 #include <belfry/ops/windows.h>
@@ -77,10 +81,47 @@ Sequence convolution(const Problem& p, Kind kind, Place x, Place filter, Place y
   return out;
 }
 
+/// Of what windows hold of the images that are unfolded at once.
+constexpr std::int64_t kUnfoldedBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kMostParts = 64;
+
+/// The same by products of matrices whose rows are windows, as many images at a time as divide all of them. Sums over images go on in what is made.
+Sequence unfolded(const Problem& p, Kind kind, Place x, Place filter, Place y) {
+  if (!cublas_lt::built() || p.is_product() || p.groups != 1 || p.x_type != f32 || p.y_type != f32 || p.filter_type != f32) return none("it is a product already, of groups, or of halves");
+  const std::int64_t all = p.x[0], of_image = p.y[1] * p.y[2], row = p.taps(), out = p.filter[3];
+  std::int64_t parts = up(all * of_image * row * 4, kUnfoldedBytes);
+  while (parts < all && all % parts != 0) ++parts;
+  if (parts > std::min(all, kMostParts)) return none("its windows hold too much");
+  const std::int64_t images = all / parts, pixels = images * of_image;
+  Extents of_x = p.x, of_y = p.y;
+  of_x[0] = of_y[0] = images;
+  Window window = p.window;
+  window.size = {p.filter[0], p.filter[1]};
+  Sequence s;
+  s.engine_bytes = cublas_lt::kWorkspaceBytes;
+  const Place rows = s.temporary(pixels * row);
+  const cublas_lt::Matrix windows{row, 1}, turned{1, row}, made{out, 1};
+  const std::int64_t alignment = std::gcd<std::int64_t>(64, 4 * pixels * out);
+  for (std::int64_t part = 0; part < parts; ++part) {
+    Place x_part = x, y_part = y;
+    x_part.past = part * 4 * elements(of_x), y_part.past = part * 4 * elements(of_y);
+    if (kind == Kind::conv_input_gradient) {
+      s.steps.push_back(Multiply{{f32, 1, pixels, row, out, made, {1, out}, windows, false, alignment}, y_part, filter, rows});
+      s.steps.push_back(Unfold{of_x, of_y, window, true, rows, x_part});
+      continue;
+    }
+    s.steps.push_back(Unfold{of_x, of_y, window, false, x_part, rows});
+    if (kind == Kind::conv) s.steps.push_back(Multiply{{f32, 1, pixels, out, row, windows, made, made, false, alignment}, rows, filter, y_part});
+    else s.steps.push_back(Multiply{{f32, 1, row, out, pixels, turned, made, made, part > 0, alignment}, rows, y_part, filter});
+  }
+  return s;
+}
+
 Place in(std::int64_t i) { return {Place::input, i}; }
 Place to() { return {Place::output, 0}; }
 
-Sequence forward(const KernelRequest& r) { return convolution({*r.attributes, r.inputs[0], r.inputs[1], r.outputs[0]}, Kind::conv, in(0), in(1), to()); }
+using Way = Sequence (*)(const Problem&, Kind, Place x, Place filter, Place y);
+template <Way way> Sequence forward(const KernelRequest& r) { return way({*r.attributes, r.inputs[0], r.inputs[1], r.outputs[0]}, Kind::conv, in(0), in(1), to()); }
 /// With its bias, and another value in a group of three, where cuBLASLt adds them.
 Sequence biased(const KernelRequest& r) {
   const Problem p(r.members[0]->attributes, r.inputs[0], r.inputs[1], r.outputs[0]);
@@ -96,19 +137,19 @@ Sequence biased(const KernelRequest& r) {
   multiply.added = in(3);
   return out;
 }
-Sequence input_gradient(const KernelRequest& r) { return convolution({*r.attributes, r.outputs[0], r.inputs[1], r.inputs[0]}, Kind::conv_input_gradient, to(), in(1), in(0)); }
-Sequence filter_gradient(const KernelRequest& r) { return convolution({*r.attributes, r.inputs[0], r.outputs[0], r.inputs[1]}, Kind::conv_filter_gradient, in(0), to(), in(1)); }
+template <Way way> Sequence input_gradient(const KernelRequest& r) { return way({*r.attributes, r.outputs[0], r.inputs[1], r.inputs[0]}, Kind::conv_input_gradient, to(), in(1), in(0)); }
+template <Way way> Sequence filter_gradient(const KernelRequest& r) { return way({*r.attributes, r.inputs[0], r.outputs[0], r.inputs[1]}, Kind::conv_filter_gradient, in(0), to(), in(1)); }
 
 }  // namespace
 
 std::vector<SequenceKernel> cudnn::conv2d_sequences() {
   const Leeway tf32{.tf32 = true}, any_order{.nondeterministic = true}, both{true, true};
-  return {{"cudnn_conv2d", "conv2d", forward, true, {tf32}},
+  return {{"cudnn_conv2d", "conv2d", forward<convolution>, true, {tf32}, {}, {}, forward<unfolded>},
           {"cublas_lt_conv2d_bias", kConv2dBias, biased, true, {tf32}, {}, {"conv2d", "add"}},
           {"cublas_lt_conv2d_bias_add", kConv2dBiasAdd, biased, true, {tf32}, {}, {"conv2d", "add", "add"}},
-          {"cudnn_conv2d", "conv2d_input_gradient", input_gradient, true, {tf32}},
-          {"cudnn_conv2d", "conv2d_filter_gradient", filter_gradient, true, {both, tf32, any_order}},
-          {"cudnn_conv2d", "conv2d_transpose", input_gradient, true, {tf32}}};
+          {"cudnn_conv2d", "conv2d_input_gradient", input_gradient<convolution>, true, {tf32}, {}, {}, input_gradient<unfolded>},
+          {"cudnn_conv2d", "conv2d_filter_gradient", filter_gradient<convolution>, true, {both, tf32, any_order}, {}, {}, filter_gradient<unfolded>},
+          {"cudnn_conv2d", "conv2d_transpose", input_gradient<convolution>, true, {tf32}, {}, {}, input_gradient<unfolded>}};
 }
 
 std::vector<Kernel> conv2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit, const GpuCodeRef& code) { return kernels_of(conv2d_sequences(), toolkit, code); }

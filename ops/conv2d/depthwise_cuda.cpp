@@ -193,7 +193,7 @@ Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& fro
   const std::int64_t high = flipped ? 1 : d.s.stride_h, wide = flipped ? 1 : d.s.stride_w, rows = tree && few_taps ? std::min<std::int64_t>(4, to[1]) : 1, width = rows > 1 ? (t == f64 ? 1 : 2) : pack_of(t);
   const std::int64_t run = wide <= (rows > 1 ? 2 : 1) && to[2] >= 4 ? 4 : std::min<std::int64_t>(2, to[2]), runs = up(to[2], run) * up(to[1], rows) * to[0];
   Generated g = depthwise_head(r, d, t);
-  g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}\n#define ROWS {}\n#define RUN {}\n#define SPAN_H {}\n#define SPAN {}\n#define FLIPPED {:d}\n#define FILTER {}\n#define READS_AHEAD {:d}", high, wide, rows, run,
+  strides(g, high, wide).head(fmt::format("#define ROWS {}\n#define RUN {}\n#define SPAN_H {}\n#define SPAN {}\n#define FLIPPED {:d}\n#define FILTER {}\n#define READS_AHEAD {:d}", rows, run,
                      (rows - 1) * high + spread(d.s.window_h, d.s.dilation_h), (run - 1) * wide + spread(d.s.window_w, d.s.dilation_w), flipped, whole.filter, operands_of_x(whole).whole == 1));
   g.number("fromh", from[1]).number("fromw", from[2]).number("toh", to[1]).number("tow", to[2]);
   g.number("before_h", flipped ? (d.s.window_h - 1) * d.s.dilation_h - d.s.h.before : d.s.h.before).number("before_w", flipped ? (d.s.window_w - 1) * d.s.dilation_w - d.s.w.before : d.s.w.before);

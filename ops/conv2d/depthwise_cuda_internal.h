@@ -20,6 +20,9 @@ struct Depthwise {
 /// The head of a text whose tensors are of `t`, and what all read elements by. F: halves are multiplied and added in f32.
 Generated depthwise_head(const KernelRequest& r, const Depthwise& d, DType t);
 
+/// STRIDE_H and STRIDE_W of its text.
+Generated& strides(Generated& g, std::int64_t h, std::int64_t w);
+
 /// As many elements as 16 bytes hold.
 inline std::int64_t pack_of(DType t) { return 16 / static_cast<std::int64_t>(size_of(t)); }
 

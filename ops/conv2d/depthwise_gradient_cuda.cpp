@@ -136,8 +136,6 @@ KERNEL_AHEAD void wide(const Args a) { parts<WIDTH_OF_PARTS>(a); }
 KERNEL_AHEAD void narrow(const Args a) { parts<1>(a); }
 )";
 
-Generated& strides(Generated& g, std::int64_t h, std::int64_t w) { return g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}", h, w)); }
-
 /// How the windows are cut into parts, by the shape alone. A pack is of 8 bytes, of f16, which take more registers on their way to f32, of 4; of wide windows it is an element. All that a thread reads
 /// at once, and its sums, have about 40 registers each.
 struct Parts {
@@ -158,6 +156,8 @@ struct Parts {
 };
 
 }  // namespace
+
+Generated& strides(Generated& g, std::int64_t h, std::int64_t w) { return g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}", h, w)); }
 
 Generated depthwise_head(const KernelRequest& r, const Depthwise& d, DType t) {
   Generated g(r);

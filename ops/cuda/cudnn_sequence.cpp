@@ -1,6 +1,8 @@
 #include <belfry/ops/cuda/cudnn_sequence_internal.h>
 
+#include <algorithm>
 #include <bit>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -23,9 +25,11 @@ struct Bound : Prepared {
         steps.push_back(bound(*r));
       } else if (const auto* t = std::get_if<Transpose>(&step)) {
         const Attributes order{{"order", Integers{1, 0}}};
-        steps.push_back(alone(transpose_cuda(needed(code)).at(0), &order, {t->dtype, {t->rows, t->columns}}, {t->made, {t->columns, t->rows}}, t->from, t->to));
+        steps.push_back(alone(of_kernel(transpose_cuda(needed(code)).at(0), &order, {t->dtype, {t->rows, t->columns}}, {t->made, {t->columns, t->rows}}), t->from, t->to));
       } else if (const auto* c = std::get_if<Cast>(&step)) {
-        steps.push_back(alone(cast_cuda(needed(code)).at(0), nullptr, {c->dtype, {c->count}}, {c->made, {c->count}}, c->from, c->to));
+        steps.push_back(alone(of_kernel(cast_cuda(needed(code)).at(0), nullptr, {c->dtype, {c->count}}, {c->made, {c->count}}), c->from, c->to));
+      } else if (const auto* u = std::get_if<Unfold>(&step)) {
+        steps.push_back(alone(unfold_kernel(*needed(code), *u), u->from, u->to));
       } else if (const auto* m = std::get_if<Multiply>(&step)) {
         steps.push_back([m = *m, own = own_bytes, by = std::shared_ptr(cublas_lt::multiplication(*toolkit, m->product, engine))](const Arguments& a) {
           by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream, address(m.bias, a), address(m.added, a));
@@ -47,13 +51,17 @@ struct Bound : Prepared {
 
   static const GpuCodeRef& needed(const GpuCodeRef& code) { return code ? code : throw InternalError("a sequence that transposes or casts needs code"); }
 
-  /// A generated kernel of one input.
-  static std::function<void(const Arguments&)> alone(const Kernel& kernel, const Attributes* attributes, const LocalType& x, const LocalType& y, const Place& from, const Place& to) {
+  static std::unique_ptr<Prepared> of_kernel(const Kernel& kernel, const Attributes* attributes, const LocalType& x, const LocalType& y) {
     KernelRequest r;
     r.attributes = attributes;
     r.inputs = {x};
     r.outputs = {y};
-    return [from, to, by = std::shared_ptr(kernel.prepare(r)), one = Arguments{{nullptr}, {nullptr}}](const Arguments& a) mutable {
+    return kernel.prepare(r);
+  }
+
+  /// What has one input.
+  static std::function<void(const Arguments&)> alone(std::shared_ptr<Prepared> by, const Place& from, const Place& to) {
+    return [from, to, by, one = Arguments{{nullptr}, {nullptr}}](const Arguments& a) mutable {
       one.inputs[0] = address(from, a);
       one.outputs[0] = address(to, a);
       one.stream = a.stream;
@@ -72,8 +80,8 @@ struct Bound : Prepared {
   static std::byte* address(const Place& p, const Arguments& a) {
     auto i = static_cast<std::size_t>(p.at);
     switch (p.where) {
-      case Place::input: return const_cast<std::byte*>(a.inputs[i]);
-      case Place::output: return a.outputs[i];
+      case Place::input: return const_cast<std::byte*>(a.inputs[i]) + p.past;
+      case Place::output: return a.outputs[i] + p.past;
       case Place::scratch: return a.scratch + p.at;
       case Place::nowhere: break;
     }
@@ -110,8 +118,13 @@ std::vector<std::unique_ptr<Engine>> engines_of(const Sequence& sequence, const 
 
 namespace {
 
-/// A sequence that is one product has cuBLASLt's algorithms to choose among.
-const Multiply* only_product(const Sequence& s) { return s.steps.size() == 1 ? std::get_if<Multiply>(&s.steps[0]) : nullptr; }
+/// A sequence of products that are alike has cuBLASLt's algorithms to choose among.
+const Multiply* first_product(const Sequence& s) {
+  for (const auto& step : s.steps)
+    if (const auto* m = std::get_if<Multiply>(&step)) return m;
+  return nullptr;
+}
+const Multiply* only_product(const Sequence& s) { return s.steps.size() == 1 ? first_product(s) : nullptr; }
 
 /// Sequences with one run of cuDNN have engines to choose among; more are chosen one by one, by cuDNN's forecast.
 const Run* only_run(const Sequence& s) {
@@ -135,6 +148,12 @@ std::vector<std::string> engine_names(const Sequence& sequence, const std::share
 
 namespace {
 
+Sequence with_products(Sequence s, bool tf32) {
+  for (auto& step : s.steps)
+    if (auto* m = std::get_if<Multiply>(&step)) m->product.tf32 = tf32;
+  return s;
+}
+
 /// Products of cuBLASLt repeat their bits whatever is left to them.
 Sequence taking(Sequence s, const KernelRequest& r, const Leeway& leeway) {
   if (!s.refusal.empty()) return s;
@@ -142,9 +161,7 @@ Sequence taking(Sequence s, const KernelRequest& r, const Leeway& leeway) {
   if (leeway.nondeterministic && !only_run(s)) return none("its product repeats its bits anyway");
   s.leeway = leeway;
   if (leeway.tf32 && only_run(s)) s.engine_bytes += kPartialSums;
-  for (auto& step : s.steps)
-    if (auto* m = std::get_if<Multiply>(&step)) m->product.tf32 = leeway.tf32;
-  return s;
+  return with_products(std::move(s), leeway.tf32);
 }
 
 }  // namespace
@@ -156,10 +173,30 @@ std::vector<SequenceKernel> with_leeways(const SequenceKernel& k) {
     out.back().name = with_leeway(k.name, leeway);
     out.back().sequence = [=](const KernelRequest& r) { return taking(k.sequence(r), r, leeway); };
     out.back().leeway = leeway;
+    if (k.unfolded) out.back().unfolded = [=](const KernelRequest& r) { return with_products(k.unfolded(r), leeway.tf32); };
   }
   out.push_back(k);
   return out;
 }
+
+namespace {
+
+constexpr std::string_view kUnfolded = "unfolded_";
+
+std::vector<std::string> engines_for(const SequenceKernel& k, const KernelRequest& r, CudaToolkit& toolkit) {
+  const Sequence made = k.sequence(r), unfolded = k.unfolded ? k.unfolded(r) : none("it has no other way");
+  if (const Multiply* m = only_product(made)) return cublas_lt::algorithm_names(toolkit, m->product);
+  std::vector<std::string> out;
+  if (only_run(made)) out = engine_names(made, current_target(toolkit));
+  if (const Multiply* m = first_product(unfolded)) {
+    std::vector<std::string> further = cublas_lt::algorithm_names(toolkit, m->product);
+    further.resize(std::min(further.size(), kMostTimedEngines));
+    for (const std::string& name : further) out.push_back(std::string(kUnfolded) + name);
+  }
+  return out;
+}
+
+}  // namespace
 
 std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, const std::shared_ptr<CudaToolkit>& toolkit, const GpuCodeRef& code) {
   std::vector<Kernel> out;
@@ -167,24 +204,21 @@ std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, con
     for (const SequenceKernel& p : with_leeways(each))
       out.push_back({.name = p.name,
                      .op = p.op,
-                     .supports = [sequence = p.sequence](const KernelRequest& r) {
+                     .supports = [p](const KernelRequest& r) {
                        if (std::string why = objection(r); !why.empty()) return refuse(why);
-                       const Sequence made = sequence(r);
+                       const Sequence made = p.sequence(r);
                        if (!made.refusal.empty()) return refuse(made.refusal);
-                       return Support{true, {}, made.scratch_bytes(), false};
+                       return Support{true, {}, std::max(made.scratch_bytes(), p.unfolded ? p.unfolded(r).scratch_bytes() : 0), false};
                      },
-                     .prepare = [sequence = p.sequence, toolkit, code](const KernelRequest& r) -> std::unique_ptr<Prepared> {
-                       Sequence made = sequence(r);
-                       if (!r.engine.empty() && !only_run(made) && !only_product(made)) throw UserError(fmt::format("[{}] the plan names the engine {}, but here there are none to choose among; derive the plan anew with belfry place", r.op, r.engine));
-                       return std::make_unique<Bound>(made, toolkit, code, r.engine);
+                     .prepare = [p, toolkit, code](const KernelRequest& r) -> std::unique_ptr<Prepared> {
+                       const bool unfolded = r.engine.starts_with(kUnfolded);
+                       const Sequence made = !unfolded ? p.sequence(r) : p.unfolded ? p.unfolded(r) : none("it has no other way");
+                       if (!r.engine.empty() && !(unfolded ? first_product(made) != nullptr : only_run(made) || only_product(made))) throw UserError(fmt::format("[{}] the plan names the engine {}, but here there are none to choose among; derive the plan anew with belfry place", r.op, r.engine));
+                       return std::make_unique<Bound>(made, toolkit, code, r.engine.substr(unfolded ? kUnfolded.size() : 0));
                      },
                      .members = p.members,
                      .halves = p.halves,
-                     .engines = [sequence = p.sequence, toolkit](const KernelRequest& r) {
-                       const Sequence made = sequence(r);
-                       if (const Multiply* m = only_product(made)) return cublas_lt::algorithm_names(*toolkit, m->product);
-                       return only_run(made) ? engine_names(made, current_target(*toolkit)) : std::vector<std::string>{};
-                     },
+                     .engines = [p, toolkit](const KernelRequest& r) { return engines_for(p, r, *toolkit); },
                      .leeway = p.leeway});
   return out;
 }

@@ -10,48 +10,12 @@
 #include <belfry/executor/kernel.h>
 #include <belfry/ops/cuda/code_internal.h>
 #include <belfry/ops/cuda/cublas_lt_internal.h>
-#include <belfry/ops/cuda/cudnn_internal.h>
+#include <belfry/ops/cuda/sequence_steps_internal.h>
 
 namespace belfry::cudnn {
 
-/// Where a tensor lies: an input or output by number, or bytes of the scratch. Inner tensors and scalars lie nowhere.
-struct Place {
-  enum Where { nowhere, input, output, scratch } where = nowhere;
-  std::int64_t at = 0;
-};
-
-struct Run {
-  Graph graph;
-  std::vector<Place> places = {};  ///< per tensor
-  std::size_t add(Tensor tensor, Place place = {}) {
-    places.push_back(place);
-    return graph.add(std::move(tensor));
-  }
-};
-/// A matrix (rows, columns) to (columns, rows), which may be of another dtype.
-struct Transpose {
-  std::int64_t rows = 0, columns = 0;
-  Place from, to;
-  DType dtype = f32, made = f32;
-};
-struct Cast {
-  std::int64_t count = 0;
-  DType dtype = f32, made = f32;
-  Place from, to;
-};
-/// A product by cuBLASLt.
-struct Multiply {
-  cublas_lt::Product product;
-  Place a, b, y, bias = {}, added = {};  ///< bias, added: nowhere, but where the product ends with a bias, or is added to a matrix other than y
-};
-struct Fill {
-  float value = 0;
-  std::int64_t count = 0;
-  Place to;
-};
-
 struct Sequence {
-  std::vector<std::variant<Run, Transpose, Cast, Multiply, Fill>> steps;
+  std::vector<std::variant<Run, Transpose, Cast, Multiply, Unfold, Fill>> steps;
   std::int64_t own_bytes = 0;      ///< of scratch, before what engines have
   std::int64_t engine_bytes = 0;   ///< that engines may use, one after the other
   std::string refusal;             ///< why there is none
@@ -95,6 +59,7 @@ struct SequenceKernel {
   std::vector<Leeway> leeways = {};  ///< each with which cuDNN has faster engines for it, best first
   Leeway leeway = {};              ///< that it takes
   std::vector<std::string> members = {};  ///< of a fused kind
+  std::function<Sequence(const KernelRequest&)> unfolded = {};  ///< the same by products of cuBLASLt, whose algorithms are further engines, "unfolded_algo66{…}"
 };
 /// The kernel itself behind those that take leeway, best first.
 std::vector<SequenceKernel> with_leeways(const SequenceKernel& kernel);

@@ -77,13 +77,6 @@ std::string text_for(const OpDef& def, DType type) {
   return def.scalar;
 }
 
-Unrounded unrounded(const OpDef& def) {
-  constexpr std::string_view kArithmetic = " add sub mul squared_difference ", kSelections = " relu relu6 maximum minimum abs neg ";
-  const std::string name = " " + def.name + " ";
-  if (def.sum_of_inputs || kArithmetic.find(name) != kArithmetic.npos) return Unrounded::arithmetic;
-  return kSelections.find(name) != kSelections.npos ? Unrounded::selected : Unrounded::any;
-}
-
 /// What a step computes in.
 std::string computed_text(DType dtype) { return type_text(is_half(dtype) ? f32 : dtype); }
 
@@ -115,8 +108,8 @@ std::string element_text(const ScalarTree& t, Generated& g, const std::string& o
     if (!is_half(step.type) || (s + 1 == t.steps.size() && !widened)) continue;
     // A NaN that was selected is what the last conversion makes of it.
     const bool of_halves = std::all_of(step.operands.begin(), step.operands.end(), [&](const auto& operand) { return dtype_of(operand.second) == step.type; });
-    if (!is_half(result) || step.result == Unrounded::any || (step.result == Unrounded::selected && !of_halves)) body += fmt::format("  v{0} = convert<float>(convert<{1}>(v{0}));\n", me, type_text(step.type));
-    else if (step.result == Unrounded::arithmetic) body += fmt::format("  v{0} = rounded<{1}>(v{0});\n", me, type_text(step.type));
+    if (!is_half(result) || step.result == ScalarResult::any || (step.result == ScalarResult::selected && !of_halves)) body += fmt::format("  v{0} = convert<float>(convert<{1}>(v{0}));\n", me, type_text(step.type));
+    else if (step.result == ScalarResult::arithmetic) body += fmt::format("  v{0} = rounded<{1}>(v{0});\n", me, type_text(step.type));
   }
   const std::string last = fmt::format("v{}", t.inputs.size() + t.steps.size() - 1);
   const bool narrow = is_half(result) && !widened;
@@ -232,7 +225,7 @@ namespace {
 /// The node's own expression, over `operands`; a sum adds them in their order.
 ScalarStep step_of(const OpDef& def, const Attributes& attributes, DType type, const std::vector<std::size_t>& operands) {
   ScalarStep out{type, text_for(def, type), {}};
-  out.result = def.sum_of_inputs && operands.size() == 1 ? Unrounded::selected : unrounded(def);
+  out.result = !def.sum_of_inputs ? def.scalar_result : operands.size() == 1 ? ScalarResult::selected : ScalarResult::arithmetic;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const std::string name = def.sum_of_inputs ? fmt::format("x{}", i) : def.inputs[i].name;
     out.operands.emplace_back(name, operands[i]);

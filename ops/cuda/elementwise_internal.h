@@ -20,16 +20,13 @@ struct Lying {
 /// Stretched to the shape: stride 0 where it has size 1 or no axis.
 Lying stretched(const LocalType& operand, const Extents& to);
 
-/// What a half's result is before it is rounded: anything; a sum or product, whose NaN has no sign on GPUs; one of its operands, or a constant that halves hold, so that nothing is left to round.
-enum class Unrounded { any, arithmetic, selected };
-
 /// T in the text is `type` (f32 for halves), or that of the first operand where `type` is bool.
 struct ScalarStep {
   DType type = f32;
   std::string text;                                       ///< C++: "a + b"
   std::vector<std::pair<std::string, std::size_t>> operands;  ///< names, and which they are: inputs, then earlier steps
   std::vector<std::pair<std::string, double>> constants = {}; ///< of type T
-  Unrounded result = Unrounded::any;
+  ScalarResult result = ScalarResult::any;
 };
 
 /// The last step is the output. A tree of one input and no steps copies.

@@ -25,7 +25,19 @@ struct f16 { unsigned short bits; };
 struct bf16 { unsigned short bits; };
 struct alignas(16) Sixteen { u64 low, high; };
 template <class T, int N> struct alignas(sizeof(T) * N) Pack { T e[N]; };
-template <class To, class From> struct Convert { static To of(From v) { return (To)v; } };
+template <class From> struct IsReal { enum { is = 0 }; };
+template <> struct IsReal<float> { enum { is = 1 }; };
+template <> struct IsReal<double> { enum { is = 1 }; };
+template <class To> struct WholeNumbers { enum { is = 0 }; };
+template <> struct WholeNumbers<int> { enum { is = 1 }; static constexpr int least = -0x7FFFFFFF - 1, most = 0x7FFFFFFF; static constexpr double past = 2147483648.0; };
+template <> struct WholeNumbers<i64> { enum { is = 1 }; static constexpr i64 least = -0x7FFFFFFFFFFFFFFFLL - 1, most = 0x7FFFFFFFFFFFFFFFLL; static constexpr double past = 9223372036854775808.0; };
+template <> struct WholeNumbers<unsigned char> { enum { is = 1 }; static constexpr unsigned char least = 0, most = 255; static constexpr double past = 256; };
+template <class To, class From> struct Convert {
+  static To of(From v) {
+    if constexpr (IsReal<From>::is && WholeNumbers<To>::is) return v != v ? To(0) : v <= (From)WholeNumbers<To>::least ? WholeNumbers<To>::least : v >= (From)WholeNumbers<To>::past ? WholeNumbers<To>::most : (To)v;
+    else return (To)v;
+  }
+};
 template <class T> struct Convert<T, T> { static T of(T v) { return v; } };
 template <> struct Convert<float, bf16> { static float of(bf16 x) { return __uint_as_float((u32)x.bits << 16); } };
 template <> struct Convert<bf16, float> {

@@ -5,6 +5,9 @@
 
 namespace belfry {
 
+/// Rows, and positions, are counted in 32 bits.
+inline constexpr std::int64_t kMostListed = 0x7FFFFFFF;
+
 struct TableRows {
   std::int64_t outer = 1, rows = 1, inner = 1;
 };

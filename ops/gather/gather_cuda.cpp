@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <belfry/ops/cuda_kernels.h>
 
 #include <belfry/ops/cuda/elementwise_internal.h>
@@ -38,6 +40,7 @@ Kernel gradient(const GpuCodeRef& code) {
           .supports = [](const KernelRequest& r) {
             Support s = takes_on_gpu(r, {i32, i64, u8}, 0).ok ? takes_on_gpu(r, {f32, f64}, 1) : takes_on_gpu(r, {i32, i64, u8}, 0);
             AlongAxis table(r.outputs[0].shape, static_cast<int>(r.attributes->integer("axis")));
+            if (std::max(table.n, r.inputs[0].elements()) > kMostListed) return refuse("it has more rows or positions than are listed");
             s.scratch_bytes = listed_bytes(table.n, r.inputs[0].elements());
             return s;
           },

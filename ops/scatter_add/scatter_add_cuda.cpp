@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <belfry/ops/cuda_kernels.h>
 
 #include <belfry/ops/cuda/elementwise_internal.h>
@@ -10,6 +12,7 @@ std::vector<Kernel> scatter_add_cuda(const GpuCodeRef& code) {
   return {{.name = "nvrtc_add_rows", .op = "scatter_add",
            .supports = [](const KernelRequest& r) {
              Support s = takes_on_gpu(r, {i32, i64, u8}, 1).ok ? takes_on_gpu(r, {f32, f64}) : takes_on_gpu(r, {i32, i64, u8}, 1);
+             if (std::max(r.inputs[0].shape[0], r.inputs[1].elements()) > kMostListed) return refuse("it has more rows or positions than are listed");
              s.scratch_bytes = listed_bytes(r.inputs[0].shape[0], r.inputs[1].elements());
              return s;
            },

@@ -43,6 +43,12 @@ bool follows(std::string_view name) {
   return kFollow.find(" " + std::string(name) + " ") != kFollow.npos;
 }
 
+/// x, or −x, or one of the constants 0 and 6.
+bool selects(std::string_view name) {
+  constexpr std::string_view kSelect = " neg abs relu relu6 ";
+  return kSelect.find(" " + std::string(name) + " ") != kSelect.npos;
+}
+
 struct Formula {
   const char* name;
   const char* scalar;
@@ -72,6 +78,7 @@ OpDef def(Formula f) {
           .gradient = [gradient = f.gradient](GradientContext& g) { return std::vector<Value>{gradient(g.input(0), g.output(), g.output_gradient(), g.attributes)}; },
           .split = std::move(f.split),
           .scalar = f.scalar,
+          .scalar_result = selects(f.name) ? ScalarResult::selected : ScalarResult::any,
           .in_place = {{0, 0}},
           .zero_preserving = f.zero_preserving,
           .exact = f.exact,

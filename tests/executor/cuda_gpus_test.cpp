@@ -7,6 +7,7 @@
 
 #include <belfry/executor/device/cuda/backend.h>
 #include <belfry/executor/device/cuda/gpus_internal.h>
+#include <belfry/executor/device/library_file.h>
 #include <belfry/graph/error.h>
 
 #include "fake_gpus.h"
@@ -72,7 +73,7 @@ TEST_F(Gpus, no_driver) {
 
 TEST_F(Gpus, a_driver_without_the_functions) {
   environment.set("BELFRY_CUDA_DRIVER", "libz.so.1");
-  EXPECT_THAT(missing("CUDA driver").why, HasSubstr("lacks 62 of 62 functions: cuInit, cuDriverGetVersion"));
+  EXPECT_THAT(missing("CUDA driver").why, HasSubstr("lacks 63 of 63 functions: cuInit, cuDriverGetVersion"));
 }
 
 TEST_F(Gpus, a_driver_that_is_too_old) {
@@ -197,7 +198,7 @@ TEST(CudaLibraries, without_nvrtc_old_gpus_are_told_all_the_same) {
 TEST_F(Gpus, versions_of_libraries_are_told) {
   std::vector<std::string> told;
   for (const CudaLibraryFacts& l : probe().libraries) told.push_back(l.name + " " + l.version);
-  EXPECT_THAT(told, ElementsAre("cuBLASLt 13", "NVRTC 13.0", "cuDNN 9.19.0", "NCCL 2.28.9", "NVML 1"));
+  EXPECT_THAT(told, ElementsAre("cuBLASLt 13.1.0", "NVRTC 13.0", "cuDNN 9.19.0", "NCCL 2.28.9", "NVML 1"));
 }
 
 // Where pip puts packages for one user: its advice is followed there.
@@ -245,16 +246,37 @@ TEST(CudaLibraries, that_say_another_version_are_refused) {
   EXPECT_EQ(l.missing(CudaLibrary::nccl).why, "wrong version: " + fakes.path("libnccl.so.2") + " is 2.27.3, wanted is 2.28 or a later 2");
 }
 
-TEST(CudaLibraries, cublaslt_is_opened_late) {
+/// The loader maps such a file, and the process dies where it reads on.
+TEST(CudaLibraries, that_are_cut_short_are_refused_unopened) {
+  for (auto [which, name] : {std::pair{CudaLibrary::cublas_lt, "libcublasLt.so.13"}, {CudaLibrary::nvrtc, "libnvrtc.so.13"}, {CudaLibrary::cudnn, "libcudnn.so.9"}, {CudaLibrary::nccl, "libnccl.so.2"}}) {
+    FakeLibraries fakes;
+    std::filesystem::resize_file(fakes.path(name), 20000);
+    CudaLibraries l = fakes.libraries();
+    EXPECT_THAT(l.missing(which).why, HasSubstr(fakes.path(name) + " is cut short: it has 20000 bytes of ")) << name;
+    EXPECT_THAT(l.missing(which).way_out, HasSubstr("pip install")) << name;
+  }
   FakeLibraries fakes;
-  CudaLibraries l = fakes.libraries();
-  EXPECT_EQ(l.facts(CudaLibrary::cublas_lt).version, "13");
-  auto open_now = [&] { return dlopen(fakes.path("libcublasLt.so.13").c_str(), RTLD_NOW | RTLD_NOLOAD) != nullptr; };
-  l.facts(CudaLibrary::cudnn);
-  EXPECT_FALSE(open_now());
-  l.open(CudaLibrary::cudnn);
-  EXPECT_TRUE(open_now());
-  EXPECT_EQ(l.facts(CudaLibrary::cublas_lt).version, "13.1.0");
+  std::filesystem::resize_file(fakes.path("libnccl.so.2"), 20000);
+  Environment environment;
+  environment.set("BELFRY_CUDA_DRIVER", fakes.path("libnccl.so.2"));
+  EXPECT_THAT(open_driver().why, HasSubstr("is cut short"));
+  EXPECT_EQ(cut_short(fakes.path("libcudnn.so.9")), "");
+  EXPECT_EQ(cut_short("libc.so.6"), "") << "where the loader finds it is not known";
+}
+
+/// A shim of pyenv lies beside no packages.
+TEST(CudaLibraries, are_looked_for_in_pyenvs_versions) {
+  Folder root;
+  const std::string site = "versions/3.12.1/lib/python3.12/site-packages/nvidia/nccl/lib";
+  std::filesystem::create_directories(root / site);
+  std::filesystem::create_directories(root / "shims");
+  write_text(root / "shims/python3", "#!/bin/sh\n");
+  Environment environment;
+  environment.unset("VIRTUAL_ENV");
+  environment.unset("BELFRY_CUDA_PATH");
+  environment.set("PYTHONUSERBASE", root / "nothing");
+  environment.set("PATH", (root / "shims").string());
+  EXPECT_EQ(cuda_folders().at(0), root / site);
 }
 
 // cuDNN asks the loader for it by a bare name, and gives no engine where that finds none.
@@ -273,7 +295,7 @@ TEST(CudaLibraries, cudnn_is_never_opened_without_cublaslt) {
   FakeLibraries fakes({"libcudnn.so.9", "libcudnn_graph.so.9"});
   write_text(fakes.path("libcublasLt.so.13"), "no library");
   CudaLibraries l = fakes.libraries();
-  EXPECT_TRUE(says<DeviceError>([&] { l.open(CudaLibrary::cudnn); }, {"cuDNN: it cannot be used without cuBLASLt", "libcublasLt.so.13 cannot be opened"}));
+  EXPECT_TRUE(says<DeviceError>([&] { l.open(CudaLibrary::cudnn); }, {"cuDNN: it needs cuBLASLt", "libcublasLt.so.13 cannot be opened"}));
   EXPECT_THAT(l.missing(CudaLibrary::cudnn).why, HasSubstr("it needs cuBLASLt"));
 }
 

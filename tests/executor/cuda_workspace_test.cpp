@@ -9,6 +9,7 @@
 #include <belfry/graph/structural.h>
 #include <belfry/ops/all_ops.h>
 #include <belfry/ops/build.h>
+#include <belfry/ops/cuda/code_internal.h>
 #include <belfry/ops/cuda/cublas_lt_internal.h>
 #include <belfry/ops/cuda_kernels.h>
 #include <belfry/ops/fusions.h>
@@ -161,6 +162,56 @@ TEST_F(Workspaces, of_sequences_are_aligned) {
   if (const Support s = kernel.supports(r); !s.ok) GTEST_SKIP() << s.reason;
   run(kernel, r);
   EXPECT_EQ(function<fake_cuda::Calls>("fake_cuda_calls")("cublasLtMatmul"), 4);
+}
+
+/// Of windows that are unfolded, a part of the images after the other: each product beside its rows, and of filters added to those before.
+TEST_F(Workspaces, of_unfolded_windows_lie_behind_their_rows) {
+  struct Code : GpuCode {
+    struct Function : GpuFunction {
+      void launch(Grid, std::span<const std::uint64_t> words, void*) override { addresses.push_back(words[0]), addresses.push_back(words[1]); }
+      std::vector<std::uint64_t> addresses;
+    };
+    std::shared_ptr<GpuFunction> function(const std::string&, const std::string&, std::size_t) override { return all; }
+    std::shared_ptr<Function> all = std::make_shared<Function>();
+  };
+  const auto code = std::make_shared<Code>();
+  const Attributes attributes = {{"strides", Integers{1, 1}}, {"padding", std::string("same")}, {"dilations", Integers{1, 1}}, {"groups", std::int64_t{1}}};
+  const LocalType x{f32, {2, 128, 128, 64}}, filter{f32, {3, 3, 64, 2}}, y{f32, {2, 128, 128, 2}};  // 37.7 MB of windows an image
+  KernelTable table;
+  for (Kernel& k : conv2d_cuda(toolkit, code)) table.add(std::move(k));
+  device->enter();
+  auto queue = device->queue(0);
+  Arena data = device->allocate(x.bytes() + y.bytes() + filter.bytes(), "gpu:0");
+  std::byte *of_x = data.at(0), *of_y = data.at(x.bytes()), *of_filter = data.at(x.bytes() + y.bytes());
+  struct Direction {
+    std::string op;
+    std::vector<LocalType> inputs;
+    LocalType output;
+    Arguments at;
+    bool adds;
+  };
+  for (Direction& d : std::vector<Direction>{{"conv2d", {x, filter}, y, {{of_x, of_filter}, {of_y}}, false}, {"conv2d_input_gradient", {y, filter, x}, x, {{of_y, of_filter, nullptr}, {of_x}}, false}, {"conv2d_filter_gradient", {x, y, filter}, filter, {{of_x, of_y, nullptr}, {of_filter}}, true}}) {
+    KernelRequest r;
+    r.op = d.op, r.attributes = &attributes, r.inputs = d.inputs, r.outputs = {d.output}, r.wanted = {true};
+    const Support s = table.support("cudnn_conv2d", r);
+    if (!s.ok) GTEST_SKIP() << s.reason;
+    const std::string name = "cudnn_conv2d@unfolded_algo62{tile=0,stages=0,splits=0,swizzle=0,custom=0,inner=0,cluster=0}";
+    const auto kernel = table.prepare(name, r, {s.scratch_bytes, false});
+    Arena scratch = device->allocate(64 + s.scratch_bytes, "gpu:0");
+    d.at.scratch = scratch.at(64), d.at.stream = queue->stream(), d.at.queue = queue.get();
+    code->all->addresses.clear();
+    const int before = function<fake_cuda::Calls>("fake_cuda_calls")("cublasLtMatmul");
+    EXPECT_NO_THROW(kernel->launch(d.at)) << d.op;
+    queue->finish();
+    EXPECT_EQ(function<fake_cuda::Calls>("fake_cuda_calls")("cublasLtMatmul") - before, 2) << d.op;
+    EXPECT_EQ(function<std::uint64_t()>("fake_cublas_lt_algorithm")(), 62u) << d.op;
+    EXPECT_EQ(function<const std::byte*()>("fake_cublas_lt_added")(), d.adds ? of_filter : nullptr) << d.op;
+    const auto at = [](const std::byte* p) { return reinterpret_cast<std::uint64_t>(p); };
+    const std::uint64_t rows = at(scratch.at(256)), first = at(of_x), second = at(of_x + x.bytes() / 2);
+    EXPECT_EQ(code->all->addresses, d.op == "conv2d_input_gradient" ? (std::vector{rows, first, rows, second}) : (std::vector{first, rows, second, rows})) << d.op;
+    r.inputs[0].dtype = r.inputs[1].dtype = r.outputs[0].dtype = bf16;
+    EXPECT_TRUE(says([&] { table.prepare(name, r, {s.scratch_bytes, false}); }, {"the plan names the engine unfolded_algo62", "derive the plan anew"})) << d.op;
+  }
 }
 
 }  // namespace

@@ -168,7 +168,7 @@ TEST_F(GpuLanding, fails_with_each_copy) {
   EXPECT_GT(broken, 5);
 }
 
-/// The first copy of a second step is that of a feed: a session's user reads which node wanted it.
+/// The first copy of a second step is that of a feed: a session's user reads which node wanted it, and may go on.
 TEST_F(GpuSessions, name_the_node_whose_feed_does_not_land) {
   const Graph net = without_requests(built("decay"));
   int copies = 0;
@@ -181,11 +181,11 @@ TEST_F(GpuSessions, name_the_node_whose_feed_does_not_land) {
     if (!fails) continue;
     EXPECT_TRUE(says<DeviceError>([&] { session.step(feeds_for(net, 8)); }, {"gpu:0: cuMemcpyAsync gives", "while running 'image.split0' on gpu:0"}));
     EXPECT_EQ(session.state_after(), StateAfter::untouched);
-    EXPECT_TRUE(says<DeviceError>([&] { session.step(feeds_for(net, 8)); }, {"this session has lost its GPU"}));
+    EXPECT_NO_THROW(session.step(feeds_for(net, 8))) << "the GPU works";
   }
 }
 
-/// What the plan says, and not a byte more: variables alone begin anew at a multiple of 64.
+/// What the plan says, and not a byte more.
 TEST_F(GpuLanding, takes_the_memory_that_the_plan_says) {
   const KernelTables all = tables();
   start(3);
@@ -195,11 +195,8 @@ TEST_F(GpuLanding, takes_the_memory_that_the_plan_says) {
   {
     Program program(plan, all, {}, open(*plan));
     for (std::size_t d = 0; d < 2; ++d) {
-      std::int64_t rounded = 0;
-      for (const StateBuffer& s : program.bound().state)
-        if (s.device == static_cast<int>(d)) rounded += aligned_bytes(s.bytes) - s.bytes;
       EXPECT_GT(bytes[d].landing, 0);
-      EXPECT_EQ(static_cast<std::int64_t>(used(static_cast<int>(d))), bytes[d].total() - rounded);
+      EXPECT_EQ(static_cast<std::int64_t>(used(static_cast<int>(d))), bytes[d].total());
     }
     least = used(0);
   }

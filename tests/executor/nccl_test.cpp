@@ -133,6 +133,17 @@ TEST_F(Nccl, an_error_of_one_rank_ends_all) {
   }
 }
 
+/// Behind the barrier the others wait in their kernels.
+TEST_F(Nccl, a_gpu_that_is_lost_behind_the_barrier_ends_all) {
+  open(2, std::chrono::minutes(10));
+  const int before = function<fake_cuda::Calls>("fake_cuda_calls")("cuCtxSetCurrent");
+  environment.set("FAKE_CUDA_FAIL", "cuCtxSetCurrent:" + std::to_string(before + 3) + ":700");  // each rank's thread has entered once
+  open(2, std::chrono::minutes(10));
+  const auto told = run({{{call(0, What::all_reduce)}}, {{call(1, What::all_reduce)}}});
+  EXPECT_NE((told[0] + told[1]).find("(700): as the fake driver was told; its communicator was aborted"), std::string::npos) << told[0] << told[1];
+  EXPECT_TRUE(!told[0].empty() && !told[1].empty());
+}
+
 TEST_F(Nccl, whoever_waits_is_told_of_a_failure_elsewhere_and_goes_on_later) {
   open(2, std::chrono::minutes(10));
   std::thread elsewhere([&] {

@@ -12,13 +12,11 @@
 
 #include <belfry/executor/device/faults.h>
 #include <belfry/executor/joint_launch.h>
-#include <belfry/executor/joins.h>
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/graph/error.h>
 #include <belfry/graph/structural.h>
 #include <belfry/ops/all_ops.h>
 #include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/cuda/join_internal.h>
 #include <belfry/ops/cuda/nvrtc_internal.h>
 #include <belfry/ops/cuda/cudnn_sequence_internal.h>
 #include <belfry/ops/cuda_kernels.h>
@@ -233,39 +231,6 @@ TEST(GeneratedKernels, resize_by_pixels_that_are_needed_alone) {
   ASSERT_EQ(awaited.size(), 2u);
   host->build();
   for (const Awaited& w : awaited) expect_as_wanted(w);
-}
-
-/// The same pairs in the same order as the executor's join, which walks the same program.
-TEST(GeneratedKernels, join_towers_along_the_tree) {
-  struct Case {
-    const char* how;
-    LocalType type;
-    std::vector<HostTensor> parts;
-    JoinRequest request;
-    std::unique_ptr<Prepared> kernel;
-  };
-  auto host = std::make_shared<HostGpu>();
-  std::vector<Case> cases;
-  std::mt19937_64 rng(31);
-  for (auto [type, how] : {std::pair{f32, "sum"}, {f32, "max"}, {f32, "mean"}, {i64, "sum"}, {boolean, "max"}}) {
-    Case& c = cases.emplace_back(Case{how, {type, {1003}}, {}, {}, nullptr});
-    for (int k = 0; k < 5; ++k) c.parts.push_back(draw({{type, {1003}}, -2, 2}, 1, false, rng));
-    c.request = {how, 0, 5, 5, {}};
-    for (int k = 0; k < 5; ++k) c.request.parts.push_back({k, k + 1, c.type});
-    c.request.tree = join_tree(c.request);
-    EXPECT_EQ(c.request.tree, (std::vector<int>{0, 1, -1, 2, 3, -1, -1, 4, -1}));  // ((0 + 1) + (2 + 3)) + 4
-    c.kernel = join_source(c.request.tree, how, 5, c.type).prepare(*host);
-  }
-  host->build();
-  for (Case& c : cases) {
-    HostTensor wanted(c.type.dtype, c.type.shape), got(c.type.dtype, c.type.shape);
-    Arguments a;
-    for (const HostTensor& part : c.parts) a.inputs.push_back(part.raw());
-    a.outputs = {got.raw()};
-    Join(c.request, c.type)(a.inputs, wanted.raw());
-    c.kernel->launch(a);
-    EXPECT_EQ(got, wanted) << c.how << " of " << name_of(c.type.dtype);
-  }
 }
 
 /// What the CPU refuses at once, the host sees behind the step; the least number by −1 is itself, as there.

@@ -12,8 +12,12 @@
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/nn/nets/nets.h>
+#include <belfry/executor/joins.h>
 #include <belfry/graph/error.h>
+#include <belfry/graph/structural.h>
 #include <belfry/ops/all_ops.h>
+#include <belfry/ops/cuda/cudnn_sequence_internal.h>
+#include <belfry/ops/cuda/join_internal.h>
 #include <belfry/ops/cuda/nvrtc_internal.h>
 #include <belfry/ops/fusions.h>
 
@@ -135,6 +139,25 @@ void await_few_channels_with_bias(const KernelTable& table) {
   }
 }
 
+/// Windows that are unfolded and folded back, which engines alone ask for, of pictures small and beyond 32 bits.
+void await_unfolded(CollectedTexts& code) {
+  code.asking = {"unfolded_", {"conv2d", "conv2d_input_gradient", "conv2d_filter_gradient", "conv2d_transpose"}};
+  for (std::int64_t size : {8, 1 << 14})
+    for (std::int64_t window : {3, 5})
+      for (bool back : {false, true}) cudnn::unfold_kernel(code, {{1, size, size, 16}, {1, size / 2, size / 2, 16}, {{window, window}, {2, 2}, {1, 1}, {1, 1}, {1, 1}}, back, {}, {}});
+}
+
+/// What joins towers, few and as many as a launch takes.
+void await_joins(CollectedTexts& code) {
+  code.asking = {std::string(kAggregate), {}};
+  for (int towers : {5, 65, static_cast<int>(kMostJoinedByGpu)})
+    for (DType t : {f32, f64, boolean}) {
+      JoinRequest r{"max", 0, towers, towers, {}};
+      for (int k = 0; k < towers; ++k) r.parts.push_back({k, k + 1, {t, {1003}}});
+      join_source(join_tree(r), "max", towers, {t, {1003}}).prepare(code);
+    }
+}
+
 /// Those of all rooms' cases, and of all nets.
 const std::map<std::string, AskedFor>& all_texts() {
   static const std::map<std::string, AskedFor> texts = [] {
@@ -163,6 +186,10 @@ const std::map<std::string, AskedFor>& all_texts() {
     EXPECT_EQ(code->texts.size(), of_norms + 36);
     await_few_channels_with_bias(table);
     EXPECT_EQ(code->texts.size(), of_norms + 36 + 2);
+    await_unfolded(*code);
+    EXPECT_EQ(code->texts.size(), of_norms + 36 + 2 + 8);
+    await_joins(*code);
+    EXPECT_EQ(code->texts.size(), of_norms + 36 + 2 + 8 + 9);
     return code->texts;
   }();
   return texts;

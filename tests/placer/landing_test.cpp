@@ -101,6 +101,12 @@ TEST(Landing, lies_twice_behind_all_else_and_counts_as_memory) {
     EXPECT_EQ(bound.arena_bytes[d], bytes[d].total());
   }
   EXPECT_THAT(describe_memory(plan), HasSubstr("feeds that land 640 B"));
+  std::int64_t whole = 0;
+  const std::vector<Landing> landed = landings(plan);
+  for (const LandedFeed& f : landed[0].feeds) whole += 2 * aligned_bytes(local_type(plan.value(f.value), plan.share(-1)).bytes());
+  EXPECT_EQ(bytes[2].landing, whole) << "from where the driver carries them";
+  EXPECT_EQ(bound.device_bytes[2] + whole, bytes[2].total());
+  EXPECT_THAT(describe_memory(plan), HasSubstr("feeds that leave "));
   plan.cluster.devices[0].memory = bytes[0].total();
   EXPECT_EQ(over_memory(plan), std::vector<std::string>());
   plan.cluster.devices[0].memory = bytes[0].total() - 1;

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "host_gpu.h"
 #include "kernel_case.h"
 
 namespace belfry::test {
@@ -168,7 +169,7 @@ void run(const Operation& o, std::vector<Values> t) {
 
 float* address(const Place& p, const Arguments& a) {
   std::byte* out = p.where == Place::input ? const_cast<std::byte*>(a.inputs[static_cast<std::size_t>(p.at)]) : p.where == Place::output ? a.outputs[static_cast<std::size_t>(p.at)] : a.scratch + p.at;
-  return reinterpret_cast<float*>(out);
+  return reinterpret_cast<float*>(out + p.past);
 }
 
 void run(const Run& r, const Arguments& a) {
@@ -217,11 +218,15 @@ void multiply_on_host(const cublas_lt::Product& p, const float* a, const float* 
 }
 
 void run_on_host(const Sequence& sequence, const Arguments& a) {
+  static const auto gpu = std::make_shared<HostGpu>();
   for (const auto& step : sequence.steps) {
     if (const auto* r = std::get_if<Run>(&step)) run(*r, a);
     else if (const auto* m = std::get_if<Multiply>(&step)) {
       if (m->added.where != Place::nowhere) std::copy_n(address(m->added, a), m->product.batch * m->product.m * m->product.n, address(m->y, a));
       multiply_on_host(m->product, address(m->a, a), address(m->b, a), address(m->y, a), address(m->bias, a));
+    } else if (const auto* u = std::get_if<Unfold>(&step)) {
+      Arguments one{{reinterpret_cast<const std::byte*>(address(u->from, a))}, {reinterpret_cast<std::byte*>(address(u->to, a))}};
+      unfold_kernel(*gpu, *u)->launch(one);
     } else if (const auto* f = std::get_if<Fill>(&step)) std::fill_n(address(f->to, a), f->count, f->value);
     else if (const auto* c = std::get_if<Cast>(&step)) std::copy_n(address(c->from, a), c->count, address(c->to, a));
     else {

@@ -86,28 +86,32 @@ std::vector<DrawnGroup::Alone> DrawnGroup::own_kernels(const KernelTable& table)
     }
     r.output_types = n.types;
     const auto choice = table.choose(r);
-    out.push_back({table.prepare(choice.name, r, {choice.support.scratch_bytes, false}), choice.support.scratch_bytes});
+    auto kernel = table.prepare(choice.name, r, {choice.support.scratch_bytes, false});
+    out.push_back({std::move(r), std::move(kernel), choice.support.scratch_bytes});
   }
   return out;
 }
 
-std::vector<HostTensor> DrawnGroup::one_by_one(const std::vector<Alone>& kernels) const {
+std::vector<HostTensor> DrawnGroup::on_host(const Alone& k, std::vector<HostTensor>& inputs) {
+  std::vector<HostTensor> out;
+  Arguments a;
+  for (HostTensor& t : inputs) a.inputs.push_back(t.elements() ? t.raw() : nullptr);
+  for (const LocalType& t : k.request.outputs) out.emplace_back(t.dtype, t.shape);
+  for (HostTensor& t : out) a.outputs.push_back(t.raw());
+  HostTensor scratch(u8, {k.scratch_bytes});
+  a.scratch = scratch.raw();
+  k.kernel->launch(a);
+  return out;
+}
+
+std::vector<HostTensor> DrawnGroup::one_by_one(const std::vector<Alone>& kernels, const Launched& launched) const {
   std::map<ValueId, HostTensor> made;
   std::size_t next = 0;
   for (std::size_t m = 0; m < group.members.size(); ++m) {
     const Node& n = g.node(group.members[m]);
-    std::vector<HostTensor> in, out;
+    std::vector<HostTensor> in;
     for (ValueId v : n.inputs) in.push_back(made.contains(v) ? made.at(v) : inputs.at(next++));
-    Arguments a;
-    for (HostTensor& t : in) a.inputs.push_back(t.elements() ? t.raw() : nullptr);
-    for (const TensorType& t : n.types) {
-      const LocalType local = local_type(t, share.rows);
-      out.emplace_back(local.dtype, local.shape);
-    }
-    for (HostTensor& t : out) a.outputs.push_back(t.raw());
-    HostTensor scratch(u8, {kernels[m].scratch_bytes});
-    a.scratch = scratch.raw();
-    kernels[m].kernel->launch(a);
+    std::vector<HostTensor> out = launched(kernels[m], in);
     for (std::size_t k = 0; k < out.size(); ++k) made.emplace(ValueId{group.members[m], static_cast<std::int32_t>(k)}, std::move(out[k]));
   }
   std::vector<HostTensor> out;

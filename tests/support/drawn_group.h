@@ -28,12 +28,16 @@ struct DrawnGroup {
   std::vector<HostTensor> one_by_one(const KernelTable& table, const std::function<void()>& build = {}) const;
 
   struct Alone {
+    KernelRequest request;
     std::unique_ptr<Prepared> kernel;
     std::int64_t scratch_bytes;
   };
+  /// All outputs of a launch; an input without elements is missing.
+  using Launched = std::function<std::vector<HostTensor>(const Alone& kernel, std::vector<HostTensor>& inputs)>;
   /// Of each member.
   std::vector<Alone> own_kernels(const KernelTable& table) const;
-  std::vector<HostTensor> one_by_one(const std::vector<Alone>& kernels) const;
+  std::vector<HostTensor> one_by_one(const std::vector<Alone>& kernels, const Launched& launched = on_host) const;
+  static std::vector<HostTensor> on_host(const Alone& kernel, std::vector<HostTensor>& inputs);
 
   const Graph& g;
   FusionGroup group;

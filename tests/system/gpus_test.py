@@ -141,6 +141,13 @@ def left_alone(**variables):
         here("bench", "mlp", "--devices", "gpu:0", code=1, words=("name them where gpu:0 is named (belfry devices",))
         here("place", "small.json", "--cluster", "k80x4", "--devices", "cpu:0", "-o", "host_of_cluster.json")
         here("place", "host_of_cluster.json", "--move", "y=gpu:0", "-o", "a.json", code=1, words=("'y' is placed on a device of kind 'gpu'",))
+        if fake:  # one of other headers, and one that the loader would map, and die
+            built = pathlib.Path(program).parent
+            own, build = (built / "libbelfry_cuda.so").read_bytes(), re.search('"(.*)"', (built / "include/belfry_build.h").read_text())[1].encode()
+            expect(own.count(build) == 1, "the backend says which build it is of")
+            for name, content, words in (("other.so", own.replace(build, b"0" * len(build)), "belongs to another build of Belfry"), ("cut.so", own[:len(own) // 2], "is cut short: it has")):
+                pathlib.Path(folder, name).write_bytes(content)
+                here("run", "small.json", "--devices", "gpu:0", code=1, words=(words, "unset BELFRY_CUDA_BACKEND"), variables=dict(BELFRY_CUDA_BACKEND=str(pathlib.Path(folder, name))))
         for file in ("/etc/passwd", "/etc"):
             here("run", "small.json", "--devices", "gpu:0", code=1, words=("cannot be opened", "unset BELFRY_CUDA_BACKEND"), variables=dict(BELFRY_CUDA_BACKEND=file))
 
@@ -219,7 +226,7 @@ left_alone(BELFRY_CUDA_BACKEND="/nowhere/libbelfry_cuda.so")
 if fake:
     missing(["/nowhere/libcuda.so.1", "driver 580"], "CUDA driver", BELFRY_CUDA_DRIVER="/nowhere/libcuda.so.1")
     missing(["cannot be opened", "unset BELFRY_CUDA_DRIVER"], "CUDA driver", BELFRY_CUDA_DRIVER="/etc/passwd")
-    missing(["lacks 62 of 62 functions", "BELFRY_CUDA_DRIVER"], "CUDA driver", BELFRY_CUDA_DRIVER="libz.so.1")
+    missing(["lacks 63 of 63 functions", "BELFRY_CUDA_DRIVER"], "CUDA driver", BELFRY_CUDA_DRIVER="libz.so.1")
     missing(["knows CUDA 12.4 at most", "needs 13"], "CUDA driver", BELFRY_CUDA_DRIVER=fake, FAKE_CUDA_DRIVER_VERSION="12040")
     missing(["CUDA_ERROR_NO_DEVICE (100)", "nvidia-smi"], "GPU", BELFRY_CUDA_DRIVER=fake, FAKE_CUDA_INIT="100")
     missing(["CUDA_VISIBLE_DEVICES is '7'"], "GPU", BELFRY_CUDA_DRIVER=fake, CUDA_VISIBLE_DEVICES="7")

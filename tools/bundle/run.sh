@@ -12,6 +12,7 @@ if [ "$1" = -o ]; then
   out=$2
   shift 2
 fi
+case $1 in -h | --help) echo "run.sh [-o RESULTS] [PART…]: the parts are $known; its head says what they are, what is left, and which variables it heeds"; exit 0 ;; esac
 for part in "$@"; do
   case " $known " in *" $part "*) ;; *) echo "run.sh: there is no part '$part'; there are $known" >&2; exit 2 ;; esac
 done
@@ -21,6 +22,10 @@ chosen=$#
 running=$out/running.txt log=$out/log.txt
 all=${SECONDS_IN_ALL:-540}
 each=${SECONDS_EACH:-1}
+case $all$LONGEST in *[!0-9]*) echo "run.sh: SECONDS_IN_ALL and LONGEST are whole numbers of seconds, not '$all' and '$LONGEST'" >&2; exit 2 ;; esac
+for file in bin/belfry bin/gpu_test bin/bench_gpu lib/libbelfry_cuda.so; do
+  [ -f "$here/$file" ] || { echo "run.sh: $here lacks $file: unpack the bundle anew" >&2; exit 2; }
+done
 now() { date +%s; }
 deadline=$(($(now) + all))
 failed=0

@@ -6,6 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include <belfry/executor/device/library_file.h>
+#include <belfry_build.h>
+
 namespace belfry {
 namespace {
 
@@ -46,6 +49,10 @@ OpenedCudaBackend open_cuda_backend() {
     out.missing = not_found(file, is_named);
     return out;
   }
+  if (const std::string why = cut_short(file); !why.empty()) {
+    out.missing = broken(fmt::format("{} {}", file, why), is_named);
+    return out;
+  }
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     out.missing = broken(fmt::format("{} cannot be opened: {}", file, dlerror()), is_named);
@@ -59,6 +66,10 @@ OpenedCudaBackend open_cuda_backend() {
   const CudaBackend* table = entry();
   if (table->table != kCudaBackendTable || table->facts_size != sizeof(CudaFacts) || std::string(table->belfry) != BELFRY_VERSION) {
     out.missing = broken(fmt::format("{} belongs to another build: its table is {} of Belfry {}, wanted is {} of Belfry {}", file, table->table, table->belfry, kCudaBackendTable, BELFRY_VERSION), is_named);
+    return out;
+  }
+  if (std::string(table->build) != BELFRY_BUILD) {
+    out.missing = broken(fmt::format("{} belongs to another build of Belfry {}: {}, wanted is {}", file, table->belfry, table->build, BELFRY_BUILD), is_named);
     return out;
   }
   out.table = table;

@@ -20,12 +20,13 @@ struct CudaBackend {
   std::uint32_t table;                         ///< kCudaBackendTable of the backend
   std::uint32_t facts_size;                    ///< sizeof(CudaFacts) there
   const char* belfry;                          ///< the version that it was built with
+  const char* build;                           ///< of the headers that both see, and of the compiler
   void (*probe)(CudaFacts& out) noexcept;      ///< fills all but `backend`
   void (*add_kernels)(KernelTable& out);       ///< needs no driver
   std::shared_ptr<Device> (*open)(const DeviceId& device);  ///< DeviceError
   std::unique_ptr<GpuMeter> (*meter)(const std::vector<int>& gpus);  ///< DeviceError that says what is missing and what to do
 };
-inline constexpr std::uint32_t kCudaBackendTable = 4;
+inline constexpr std::uint32_t kCudaBackendTable = 5;
 
 /// The one symbol of the library.
 using CudaBackendEntry = const CudaBackend* (*)();

@@ -17,6 +17,9 @@
 namespace belfry {
 namespace {
 
+/// CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU.
+constexpr std::int64_t kLargestStep = 0x7FFFFFFF;
+
 CUdeviceptr address_of(const std::byte* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
 const char* way_to_a_context(CUresult code) {
@@ -98,17 +101,15 @@ class CudaQueue : public Queue {
     context_->check(d_.cuCtxGetStreamPriorityRange(&least, &greatest), "cuCtxGetStreamPriorityRange");
     const int priority = std::max(greatest, least - static_cast<int>(urgency));
     context_->check(d_.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, priority), "cuStreamCreateWithPriority");
-    for (int k = 0; k < marks; ++k) marks_.push_back(event(CU_EVENT_DISABLE_TIMING));
-    joined_ = event(CU_EVENT_DISABLE_TIMING);
+    try {
+      for (int k = 0; k < marks; ++k) marks_.push_back(event(CU_EVENT_DISABLE_TIMING));
+      joined_ = event(CU_EVENT_DISABLE_TIMING);
+    } catch (...) {
+      release();
+      throw;
+    }
   }
-  ~CudaQueue() override {
-    if (context_->lost() || !context_->enter_if_alive()) return;
-    d_.cuStreamSynchronize(stream_);
-    for (auto* events : {&marks_, &stamps_})
-      for (CUevent e : *events) d_.cuEventDestroy(e);
-    d_.cuEventDestroy(joined_);
-    d_.cuStreamDestroy(stream_);
-  }
+  ~CudaQueue() override { release(); }
   CudaQueue(const CudaQueue&) = delete;
   CudaQueue& operator=(const CudaQueue&) = delete;
 
@@ -117,6 +118,19 @@ class CudaQueue : public Queue {
   void copy(std::byte* to, const std::byte* from, std::int64_t bytes) override {
     context_->enter();
     if (bytes) context_->check(d_.cuMemcpyAsync(address_of(to), address_of(from), static_cast<std::size_t>(bytes), stream_), "cuMemcpyAsync");
+  }
+  void copy_rows(std::byte* to, std::int64_t to_step, const std::byte* from, std::int64_t from_step, std::int64_t bytes, std::int64_t rows) override {
+    context_->enter();
+    if (std::max(to_step, from_step) > kLargestStep) {
+      for (std::int64_t r = 0; r < rows; ++r) copy(to + r * to_step, from + r * from_step, bytes);
+      return;
+    }
+    CUDA_MEMCPY2D c{};
+    c.srcMemoryType = c.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    c.srcDevice = address_of(from), c.srcPitch = static_cast<std::size_t>(from_step);
+    c.dstDevice = address_of(to), c.dstPitch = static_cast<std::size_t>(to_step);
+    c.WidthInBytes = static_cast<std::size_t>(bytes), c.Height = static_cast<std::size_t>(rows);
+    if (bytes && rows) context_->check(d_.cuMemcpy2DAsync(&c, stream_), "cuMemcpy2DAsync");
   }
   void mark(int k) override {
     context_->enter();
@@ -191,6 +205,15 @@ class CudaQueue : public Queue {
     Event& event;
     std::int64_t count;
   };
+
+  void release() noexcept {
+    if (context_->lost() || !context_->enter_if_alive()) return;
+    d_.cuStreamSynchronize(stream_);
+    for (auto* events : {&marks_, &stamps_})
+      for (CUevent e : *events) d_.cuEventDestroy(e);
+    if (joined_) d_.cuEventDestroy(joined_);
+    d_.cuStreamDestroy(stream_);
+  }
 
   CUevent event(unsigned flags) const {
     CUevent out = nullptr;

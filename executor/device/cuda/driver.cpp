@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include <belfry/executor/device/cuda/driver_internal.h>
+#include <belfry/executor/device/library_file.h>
 
 namespace belfry {
 namespace {
@@ -23,7 +24,7 @@ std::vector<Entry> entries(CudaDriver& t) {
       ENTRY(cuInit), ENTRY(cuDriverGetVersion), ENTRY(cuGetErrorName), ENTRY(cuGetErrorString), ENTRY(cuDeviceGetCount), ENTRY(cuDeviceGet), ENTRY(cuDeviceGetName),
       ENTRY(cuDeviceGetUuid), ENTRY(cuDeviceTotalMem), ENTRY(cuDeviceGetAttribute), ENTRY(cuDeviceGetPCIBusId), ENTRY(cuDeviceCanAccessPeer), ENTRY(cuDevicePrimaryCtxRetain),
       ENTRY(cuDevicePrimaryCtxRelease), ENTRY(cuCtxSetCurrent), ENTRY(cuCtxGetDevice), ENTRY(cuCtxEnablePeerAccess), ENTRY(cuMemAlloc), ENTRY(cuMemFree), ENTRY(cuMemGetInfo), ENTRY(cuMemHostAlloc),
-      ENTRY(cuMemFreeHost), ENTRY(cuMemHostRegister), ENTRY(cuMemHostUnregister), ENTRY(cuMemcpyAsync), ENTRY(cuMemcpyPeerAsync), ENTRY(cuMemsetD8Async), ENTRY(cuMemsetD32Async),
+      ENTRY(cuMemFreeHost), ENTRY(cuMemHostRegister), ENTRY(cuMemHostUnregister), ENTRY(cuMemcpyAsync), ENTRY(cuMemcpy2DAsync), ENTRY(cuMemcpyPeerAsync), ENTRY(cuMemsetD8Async), ENTRY(cuMemsetD32Async),
       ENTRY(cuCtxGetStreamPriorityRange), ENTRY(cuStreamCreateWithPriority), ENTRY(cuStreamDestroy), ENTRY(cuStreamSynchronize), ENTRY(cuStreamQuery), ENTRY(cuStreamWaitEvent),
       ENTRY(cuStreamWaitValue64), ENTRY(cuStreamWriteValue64), ENTRY(cuLaunchHostFunc), ENTRY(cuEventCreate), ENTRY(cuEventDestroy), ENTRY(cuEventRecord), ENTRY(cuEventQuery),
       ENTRY(cuEventSynchronize), ENTRY(cuEventElapsedTime), ENTRY(cuStreamBeginCapture), ENTRY(cuStreamEndCapture), ENTRY(cuStreamIsCapturing), ENTRY(cuStreamGetCaptureInfo),
@@ -59,9 +60,10 @@ OpenedDriver open_driver() {
   OpenedDriver out;
   const char* named = std::getenv("BELFRY_CUDA_DRIVER");
   const char* file = named && *named ? named : "libcuda.so.1";
-  void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  const std::string cut = cut_short(file);
+  void* library = cut.empty() ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : nullptr;
   if (!library) {
-    out.why = dlerror();
+    out.why = cut.empty() ? dlerror() : fmt::format("{} {}", file, cut);
     return out;
   }
   out.loaded = true;

@@ -38,6 +38,7 @@ struct CudaDriver {
   decltype(&::cuMemHostRegister) cuMemHostRegister;
   decltype(&::cuMemHostUnregister) cuMemHostUnregister;
   decltype(&::cuMemcpyAsync) cuMemcpyAsync;
+  decltype(&::cuMemcpy2DAsync) cuMemcpy2DAsync;
   decltype(&::cuMemcpyPeerAsync) cuMemcpyPeerAsync;
   decltype(&::cuMemsetD8Async) cuMemsetD8Async;
   decltype(&::cuMemsetD32Async) cuMemsetD32Async;
@@ -79,7 +80,7 @@ struct CudaDriver {
   decltype(&::cuLaunchKernelEx) cuLaunchKernelEx;
   decltype(&::cuOccupancyMaxActiveBlocksPerMultiprocessor) cuOccupancyMaxActiveBlocksPerMultiprocessor;
 };
-inline constexpr int kCudaDriverEntries = 62;
+inline constexpr int kCudaDriverEntries = 63;
 
 /// The symbols of the table, as the library exports them.
 std::vector<std::string> driver_symbols();

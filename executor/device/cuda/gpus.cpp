@@ -43,7 +43,8 @@ Missing not_started(const OpenedDriver& d, CUresult code) {
     way_out = visible ? fmt::format("CUDA_VISIBLE_DEVICES is '{}': let it name a GPU that is here, or unset it", visible)
                       : "look with nvidia-smi whether the driver sees a GPU; in a container, give it one";
   } else if (code == CUDA_ERROR_STUB_LIBRARY) {
-    way_out = fmt::format("{} is the toolkit's stub: take its folder out of LD_LIBRARY_PATH; {}", d.path, kDriverHelp);
+    const char* named = std::getenv("BELFRY_CUDA_DRIVER");
+    way_out = fmt::format("{} is the toolkit's stub: {}; {}", d.path, named && *named ? "unset BELFRY_CUDA_DRIVER" : "take its folder out of LD_LIBRARY_PATH", kDriverHelp);
   } else if (code == CUDA_ERROR_SYSTEM_NOT_READY) {
     way_out = "start the service nvidia-fabricmanager";
   } else if (code == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include <belfry/executor/device/library_file.h>
 #include <belfry/graph/error.h>
 
 namespace belfry {
@@ -20,16 +21,15 @@ struct Row {
   int major;              ///< of the file's name, and of the library
   int minor;              ///< at least
   const char* wheel;      ///< the package on PyPI that holds it
-  bool late;              ///< too heavy to open for its version alone
   bool of_the_driver;     ///< comes with the driver, in no package
 };
 
 constexpr Row kRows[] = {
-    {"cuBLASLt", "libcublasLt.so", 13, 0, "nvidia-cublas", true, false},
-    {"NVRTC", "libnvrtc.so", 13, 0, "nvidia-cuda-nvrtc", false, false},
-    {"cuDNN", "libcudnn.so", 9, 0, "nvidia-cudnn-cu13", false, false},
-    {"NCCL", "libnccl.so", 2, 28, "nvidia-nccl-cu13", false, false},
-    {"NVML", "libnvidia-ml.so", 1, 0, "", false, true},
+    {"cuBLASLt", "libcublasLt.so", 13, 0, "nvidia-cublas", false},
+    {"NVRTC", "libnvrtc.so", 13, 0, "nvidia-cuda-nvrtc", false},
+    {"cuDNN", "libcudnn.so", 9, 0, "nvidia-cudnn-cu13", false},
+    {"NCCL", "libnccl.so", 2, 28, "nvidia-nccl-cu13", false},
+    {"NVML", "libnvidia-ml.so", 1, 0, "", true},
 };
 const Row& row(CudaLibrary which) { return kRows[static_cast<std::size_t>(which)]; }
 
@@ -86,6 +86,8 @@ void add_python(std::vector<fs::path>& out) {
       add_wheels(out, python.parent_path().parent_path());
       fs::path real = fs::canonical(python, ignored);
       if (!ignored) add_wheels(out, real.parent_path().parent_path());
+      if (python.parent_path().filename() == "shims")  // of pyenv: a script that looks for the version to run
+        for (const fs::path& version : matching(python.parent_path().parent_path(), {"versions", "*"})) add_wheels(out, version);
       return;
     }
     from = to + 1;
@@ -173,10 +175,6 @@ CudaLibraries::Found& CudaLibraries::look(CudaLibrary which) {
   const Row& r = row(which);
   found.facts.name = r.name;
   const std::string others = look_in_folders(which, found);
-  if (r.late && !found.facts.path.empty()) {
-    found.facts.version = std::to_string(r.major);
-    return found;
-  }
   load(which, found);
   if (found.facts.path.empty() && !others.empty()) found.missing.why = fmt::format("wrong version: {} was found, wanted is {} ({})", others, wanted(r), soname(r));
   return found;
@@ -206,6 +204,7 @@ void CudaLibraries::load(CudaLibrary which, Found& found) {
   if (which == CudaLibrary::nvrtc && !found.facts.path.empty())
     for (const fs::path& builtins : matching(fs::path(found.facts.path).parent_path(), {fmt::format("libnvrtc-builtins.so.{}.*", r.major)})) dlopen(builtins.c_str(), RTLD_NOW | RTLD_LOCAL);
   const std::string file = found.facts.path.empty() ? soname(r) : found.facts.path;
+  if (const std::string why = cut_short(file); !why.empty()) return refuse(fmt::format("{} {}", file, why));
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const std::string said = dlerror();

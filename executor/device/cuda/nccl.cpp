@@ -117,7 +117,11 @@ class Nccl : public Communicator {
     Rank& mine = ranks_[static_cast<std::size_t>(rank)];
     try {
       meet(mine, group);
-      queue.enter();
+      try {
+        queue.enter();
+      } catch (const DeviceError& e) {  // behind the barrier the others wait in their kernels
+        throw Broken{e.what()};
+      }
       put(mine, group, static_cast<cudaStream_t>(queue.stream()));
       settle(mine);
       if (CUresult code = driver_.cuEventRecord(mine.ended, static_cast<CUstream>(queue.stream()))) throw Broken{mine.name + ": " + error_text(driver_, code)};

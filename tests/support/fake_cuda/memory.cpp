@@ -143,6 +143,27 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUst
   return copied(call, to, from, bytes, stream);
 }
 
+/// Of unified addresses alone.
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* c, CUstream stream) {
+  Call call("cuMemcpy2DAsync_v2", Needs::context, true);
+  if (call.error) return call.error;
+  const CUdeviceptr to = c->dstDevice, from = c->srcDevice;
+  const std::size_t bytes = c->WidthInBytes, rows = c->Height, to_step = c->dstPitch, from_step = c->srcPitch;
+  const bool plain = c->srcMemoryType == CU_MEMORYTYPE_UNIFIED && c->dstMemoryType == CU_MEMORYTYPE_UNIFIED && !c->srcXInBytes && !c->srcY && !c->dstXInBytes && !c->dstY;
+  if (!plain || !bytes || !rows || to_step < bytes || from_step < bytes || !fits(to, (rows - 1) * to_step + bytes) || !fits(from, (rows - 1) * from_step + bytes)) return CUDA_ERROR_INVALID_VALUE;
+  FakeOp op{{}, [=] {
+              if (!fits(to, (rows - 1) * to_step + bytes) || !fits(from, (rows - 1) * from_step + bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+              for (std::size_t r = 0; r < rows; ++r) std::memmove(address(to + r * to_step), address(from + r * from_step), bytes);
+              return CUDA_SUCCESS;
+            }};
+  op.access = {"a copy of " + std::to_string(rows) + " rows from " + place_of(from) + " to " + place_of(to), {}};
+  for (std::size_t r = 0; r < rows; ++r) {
+    op.access.ranges.push_back({address(from + r * from_step), bytes, false});
+    op.access.ranges.push_back({address(to + r * to_step), bytes, true});
+  }
+  return queue(call, stream, std::move(op));
+}
+
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, std::size_t bytes, CUstream stream) {
   Call call("cuMemcpyPeerAsync", Needs::context, true);
   if (call.error) return call.error;
