@@ -20,7 +20,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 here = pathlib.Path(__file__).resolve().parent
 # Each has a share of the cores, and takes of the GPU's memory what it needs.
 environment = dict(os.environ, OMP_NUM_THREADS='2', TORCHINDUCTOR_COMPILE_THREADS='4', XLA_PYTHON_CLIENT_PREALLOCATE='false')
-waiting = []
+waiting, figures = [], 0
 with tempfile.TemporaryDirectory() as folder:
     ready = lambda gate: gate.with_suffix('.ready').exists()
     left = lambda: o.until - (time.monotonic() - begin)
@@ -50,9 +50,11 @@ with tempfile.TemporaryDirectory() as folder:
                 process.kill()
                 out = process.communicate()[0]
             print(out, end='', flush=True)
+            figures += bool(out)
             if not out:
                 said.seek(0)
                 print(f'{case}: no figure; {said.read()[-600:].strip()}', file=sys.stderr, flush=True)
     finally:
         for *_, process in waiting:
             process.kill()
+sys.exit(0 if figures else 1)

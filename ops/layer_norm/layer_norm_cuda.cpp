@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <belfry/ops/cuda/elementwise_internal.h>
 #include <belfry/ops/cuda/staged_internal.h>
 #include <belfry/ops/layer_norm/lines_cuda_internal.h>
 
