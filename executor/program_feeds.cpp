@@ -50,9 +50,12 @@ void Program::bind_feeds_and_results() {
     out.at = bound_.device_start[static_cast<std::size_t>(device)] + bound_.device_bytes[static_cast<std::size_t>(device)];
     return address(out);
   };
-  auto holder = [&](const FeedBinding& f) { return plan_->maker(f.value).holders.front(); };
-  for (const FeedBinding& f : feeds_)
-    if (!f.staged.empty() && plan_->cluster.devices[static_cast<std::size_t>(holder(f))].id.kind == "gpu") throw UserError(fmt::format("unbound: the feed '{}' is held by {}; feeds come to a device of the host", f.name, to_string(plan_->cluster.devices[static_cast<std::size_t>(holder(f))].id)));
+  const std::vector<ClusterDevice>& devices = plan_->cluster.devices;
+  auto holder = [&](const FeedBinding& f) {
+    const DeviceList& hosts = plan_->maker(f.value).holders;
+    if (hosts.empty() || hosts.front() < 0 || static_cast<std::size_t>(hosts.front()) >= devices.size() || devices[static_cast<std::size_t>(hosts.front())].id.kind == "gpu") throw UserError(fmt::format("unbound: the feed '{}' is held by no device of the host, from where it goes to GPUs", f.name));
+    return hosts.front();
+  };
   std::map<int, std::int64_t> of_host;  // by device that holds feeds
   for (FeedBinding& f : feeds_)
     if (!f.staged.empty()) f.pinned[0] = behind(holder(f)) + std::exchange(of_host[holder(f)], of_host[holder(f)] + aligned_bytes(f.type.bytes()));
