@@ -208,6 +208,19 @@ TEST_F(GpuLanding, takes_the_memory_that_the_plan_says) {
   EXPECT_TRUE(says<DeviceError>([&] { train(graph, plan, all); }, {"there is no room for the", "that the plan needs in the memory space 'gpu:0'"}));
 }
 
+/// From an edited plan: where feeds land there is no room for what leaves.
+TEST_F(GpuLanding, wants_feeds_to_come_from_the_host) {
+  const KernelTables all = tables();
+  start(6);
+  for (const DeviceList& holders : {DeviceList{0}, DeviceList{}}) {
+    PlacedGraph edited = *on("gpu:0-1", all);
+    for (PlanNode& n : edited.nodes)
+      if (is_op(n, kInput)) n.holders = holders;
+    const auto plan = std::make_shared<const PlacedGraph>(std::move(edited));
+    EXPECT_TRUE(says([&] { Program(plan, all, {}, open(*plan)); }, {"unbound: "}));
+  }
+}
+
 /// Steps one by one on one thread wait for what lands as well.
 TEST_F(GpuLanding, is_there_for_steps_that_are_interleaved) {
   const KernelTables all = tables();
