@@ -57,6 +57,7 @@ class Queue {
   virtual void enter() = 0;
   /// DeviceError if anything that was put on it has failed by now.
   virtual void check() = 0;
+  /// The device can be used on: nothing that was put on the queue has failed by now.
   bool works() {
     try {
       check();
@@ -65,7 +66,7 @@ class Queue {
       return false;
     }
   }
-  /// Until all is done. DeviceError if anything failed; the device is then lost.
+  /// Until all is done. DeviceError if anything failed, or another device for which it may wait; the device is then lost.
   virtual void finish() = 0;
 };
 

@@ -38,7 +38,7 @@ std::vector<std::vector<int>> region_ranks(const PlacedGraph& plan, const std::v
 std::vector<int> slot_ranks(const PlacedGraph& plan, const PlanStream& stream);
 
 /// Bytes that a plan takes in a device's part of its space's arena: the region lies in the gaps of the frames, `region` is what it
-/// takes besides; behind all of it lie the two buffers in which feeds land (graph/plan/landing.h); on the host `landing` is what lies beside, from which its driver carries them.
+/// takes besides; behind all of it lie the two buffers in which feeds land (graph/plan/landing.h), on the host those from which its driver carries them.
 struct DeviceBytes {
   std::int64_t state = 0, region = 0, kept = 0, transient = 0, landing = 0;
   std::int64_t total() const { return state + region + kept + transient + landing; }

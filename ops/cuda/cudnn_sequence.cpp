@@ -49,7 +49,7 @@ struct Bound : Prepared {
     for (const auto& step : steps) step(aligned);
   }
 
-  static const GpuCodeRef& needed(const GpuCodeRef& code) { return code ? code : throw InternalError("a sequence that transposes or casts needs code"); }
+  static const GpuCodeRef& needed(const GpuCodeRef& code) { return code ? code : throw InternalError("a sequence of generated kernels needs code"); }
 
   static std::unique_ptr<Prepared> of_kernel(const Kernel& kernel, const Attributes* attributes, const LocalType& x, const LocalType& y) {
     KernelRequest r;

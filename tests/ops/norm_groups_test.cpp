@@ -267,7 +267,7 @@ void expect_bits(DType precision, std::int64_t channels, std::int64_t rows, cons
     int overs = 0;
     const bool norm_first = g.node(group.members.front()).op->name == "batch_norm";
     for (std::size_t i = 0; i < d.inputs.size(); ++i)  // what a plan may write the group over: what its tree reads
-      if (const bool of_tree = norm_first ? i >= 5 : i < d.inputs.size() - 5; of_tree && d.inputs[i].type() == want[0].type()) {
+      if (const bool of_tree = norm_first ? i >= 5 : i + 5 < d.inputs.size(); of_tree && d.inputs[i].type() == want[0].type()) {
         EXPECT_EQ(d.run(*kernel, choice.support.scratch_bytes, 0, static_cast<int>(i)), want) << g.node(group.members.back()).name << " over input " << i;
         ++overs;
       }

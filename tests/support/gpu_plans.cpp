@@ -148,7 +148,7 @@ KernelTables GpuPlans::generated_tables(const std::shared_ptr<HostGpu>& host) {
 SessionOptions GpuSessions::options() {
   auto library = std::make_shared<Library>(*standard_library());
   library->kernels = tables();
-  library->open_gpu = [toolkit = toolkit_](const DeviceId& id) { return open_cuda_device(toolkit, id); };
+  library->open_gpu = [toolkit = toolkit_](const DeviceId& id) { return open_cuda_device(toolkit, id, std::chrono::seconds(1)); };
   return {.library = library};
 }
 

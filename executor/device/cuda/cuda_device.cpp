@@ -6,6 +6,8 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <thread>
 
 #include <fmt/format.h>
 #include <nvtx3/nvToolsExt.h>
@@ -34,7 +36,7 @@ const char* way_to_a_context(CUresult code) {
 /// The primary context of a GPU, held while anything of it is alive.
 class Context {
  public:
-  Context(std::shared_ptr<CudaToolkit> toolkit, const DeviceId& id) : toolkit_(std::move(toolkit)), d_(toolkit_->driver()), name_(to_string(id)) {
+  Context(std::shared_ptr<CudaToolkit> toolkit, const DeviceId& id, std::chrono::milliseconds patience) : toolkit_(std::move(toolkit)), d_(toolkit_->driver()), name_(to_string(id)), patience_(patience) {
     begin(d_.cuDeviceGet(&device_, id.index), "cuDeviceGet");
     begin(d_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
   }
@@ -48,11 +50,34 @@ class Context {
   void enter() const { check(d_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
   /// For what frees: a lost device has nothing left to free.
   bool enter_if_alive() const noexcept { return d_.cuCtxSetCurrent(context_) == CUDA_SUCCESS; }
-  /// What waits for a GPU's work when one has failed may wait for ever, so only the first one does.
-  bool lost() const { return lost_; }
+  /// What is put on it may wait for another GPU, and the other way round.
+  void meet(Context& other) { has_peers_ = other.has_peers_ = true; }
+  /// It has failed, or its work may wait for ever for a GPU that has.
+  bool lost() const { return lost_ || (has_peers_ && toolkit_->gpu_lost); }
   void check_work(CUresult code, const char* call) {
-    if (code != CUDA_SUCCESS) lost_ = true;
+    if (code != CUDA_SUCCESS) lost_ = toolkit_->gpu_lost = true;
     check(code, call);
+  }
+  /// Until a stream's work is done. Beside other GPUs by looking again and again: the driver's own wait for one that fails would not end.
+  void finish(CUstream stream) {
+    enter();
+    if (lost_ || !has_peers_) return check_work(lost_ ? d_.cuStreamQuery(stream) : d_.cuStreamSynchronize(stream), "cuStreamSynchronize");
+    std::optional<std::chrono::steady_clock::time_point> end;
+    CUresult code;
+    while ((code = d_.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
+      if (!toolkit_->gpu_lost) {
+        std::this_thread::yield();
+        continue;
+      }
+      const auto now = std::chrono::steady_clock::now();
+      if (!end) end = now + patience_;
+      if (now > *end) {
+        lost_ = true;
+        throw DeviceError(fmt::format("{}: its work has not ended {} ms after another GPU failed", name_, patience_.count()));
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    check_work(code, "cuStreamQuery");
   }
   const CudaDriver& driver() const { return d_; }
   const std::shared_ptr<CudaToolkit>& toolkit() const { return toolkit_; }
@@ -69,8 +94,9 @@ class Context {
   const CudaDriver& d_;
   std::string name_;
   CUdevice device_ = 0;
+  std::chrono::milliseconds patience_;
   CUcontext context_ = nullptr;
-  std::atomic<bool> lost_{false};
+  std::atomic<bool> lost_{false}, has_peers_{false};
 };
 
 class CudaGraph : public Captured {
@@ -195,10 +221,7 @@ class CudaQueue : public Queue {
     context_->enter();
     if (CUresult code = d_.cuStreamQuery(stream_); code != CUDA_ERROR_NOT_READY) context_->check_work(code, "cuStreamQuery");
   }
-  void finish() override {
-    context_->enter();
-    context_->check_work(context_->lost() ? d_.cuStreamQuery(stream_) : d_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
-  }
+  void finish() override { context_->finish(stream_); }
 
  private:
   struct Told {
@@ -284,13 +307,13 @@ class CudaDevice : public Device {
 };
 
 /// Contexts by GPU, so that logical devices share one and GPUs reach each other.
-std::shared_ptr<Context> context_of(const std::shared_ptr<CudaToolkit>& toolkit, const DeviceId& id) {
+std::shared_ptr<Context> context_of(const std::shared_ptr<CudaToolkit>& toolkit, const DeviceId& id, std::chrono::milliseconds patience) {
   static std::mutex mutex;
   static std::map<std::pair<const CudaToolkit*, int>, std::weak_ptr<Context>> known;
   std::lock_guard lock(mutex);
   std::weak_ptr<Context>& mine = known[{toolkit.get(), id.index}];
   if (auto there = mine.lock()) return there;
-  auto fresh = std::make_shared<Context>(toolkit, id);
+  auto fresh = std::make_shared<Context>(toolkit, id, patience);
   const CudaDriver& d = fresh->driver();
   auto reach = [&](const Context& from, const Context& to) {
     int can = 0;
@@ -304,6 +327,7 @@ std::shared_ptr<Context> context_of(const std::shared_ptr<CudaToolkit>& toolkit,
     if (auto there = other.lock(); there && key.first == toolkit.get()) {
       reach(*fresh, *there);
       reach(*there, *fresh);
+      fresh->meet(*there);
     }
   mine = fresh;
   return fresh;
@@ -311,12 +335,12 @@ std::shared_ptr<Context> context_of(const std::shared_ptr<CudaToolkit>& toolkit,
 
 }  // namespace
 
-std::shared_ptr<Device> open_cuda_device(const std::shared_ptr<CudaToolkit>& toolkit, const DeviceId& id) {
+std::shared_ptr<Device> open_cuda_device(const std::shared_ptr<CudaToolkit>& toolkit, const DeviceId& id, std::chrono::milliseconds patience) {
   int count = 0;
   const CudaDriver& d = toolkit->driver();
   check_driver(d, d.cuDeviceGetCount(&count), "cuDeviceGetCount");
   if (id.kind != "gpu" || id.host != 0 || id.index >= count) throw DeviceError(fmt::format("there is no device {} here; GPUs here: {}", to_string(id), count));
-  return std::make_shared<CudaDevice>(context_of(toolkit, id));
+  return std::make_shared<CudaDevice>(context_of(toolkit, id, patience));
 }
 
 }  // namespace belfry

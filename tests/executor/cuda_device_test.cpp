@@ -1,0 +1,66 @@
+// Several GPUs of which one fails, on the fake driver: what waits for it ends too.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <thread>
+
+#include <belfry/executor/device/cuda/cuda_device_internal.h>
+#include <belfry/executor/device/event.h>
+
+#include "fake_gpus.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+class FailingGpus : public FakeGpus {
+ protected:
+  void SetUp() override {
+    environment.set("FAKE_CUDA_GPUS", "3");
+    environment.set("FAKE_CUDA_FAIL", "cuLaunchHostFunc:1:700");
+    start();
+    auto toolkit = std::make_shared<CudaToolkit>();
+    for (int k = 0; k < 3; ++k) {
+      devices.push_back(open_cuda_device(toolkit, {0, "gpu", k, -1}, std::chrono::milliseconds(50)));
+      queues.push_back(devices.back()->queue(1));
+    }
+    gate.emplace(devices[1]->allocate_host(8));
+    queues[1]->enter();
+    ASSERT_EQ(d.cuStreamWaitValue64(static_cast<CUstream>(queues[1]->stream()), reinterpret_cast<CUdeviceptr>(gate->at(0)), 1, CU_STREAM_WAIT_VALUE_EQ), CUDA_SUCCESS);
+    queues[1]->signal(told, 1);
+    queues[1]->mark(0);
+    queues[0]->wait(*queues[1], 0);
+  }
+  void expect_waiting_ends() {
+    EXPECT_TRUE(says<DeviceError>([&] { queues[0]->finish(); }, {"gpu:0: its work has not ended 50 ms after another GPU failed"}));
+    EXPECT_EQ(told.count(), 0);
+  }
+  void expect_fault() {
+    __atomic_store_n(reinterpret_cast<std::uint64_t*>(gate->at(0)), 1, __ATOMIC_RELEASE);
+    EXPECT_TRUE(says<DeviceError>([&] { queues[1]->finish(); }, {"gpu:1", "CUDA_ERROR_ILLEGAL_ADDRESS (700)"}));
+  }
+
+  Event told;
+  std::optional<Arena> gate;  ///< before the fault
+  std::vector<std::shared_ptr<Device>> devices;
+  std::vector<std::unique_ptr<Queue>> queues;
+};
+
+TEST_F(FailingGpus, are_not_waited_for_by_others) {
+  expect_fault();
+  expect_waiting_ends();
+}
+
+TEST_F(FailingGpus, are_not_waited_for_by_others_that_wait_already) {
+  std::jthread other([&] { expect_fault(); });
+  expect_waiting_ends();
+}
+
+TEST_F(FailingGpus, leave_alone_what_waits_for_none) {
+  expect_fault();
+  queues[2]->finish();
+  EXPECT_TRUE(queues[2]->works());
+}
+
+}  // namespace
+}  // namespace belfry::test
