@@ -156,20 +156,32 @@ const Kernel& KernelTable::named(const std::string& name, const std::string& op)
   throw UserError(fmt::format("[{}] the plan names the kernel '{}', which is not here; derive the plan anew with belfry place", op, name));
 }
 
-Support KernelTable::support(const std::string& name, const KernelRequest& request) const { return name == kReferenceKernel ? Support{} : asked(named(name, request.op), request); }
+namespace {
+
+/// The request with the engine that a plan names behind the kernel.
+KernelRequest with_engine(const Kernel& k, const std::string& name, KernelRequest r) {
+  r.engine = k.name == name ? "" : name.substr(k.name.size() + 1);
+  return r;
+}
+
+}  // namespace
+
+Support KernelTable::support(const std::string& name, const KernelRequest& request) const {
+  if (name == kReferenceKernel) return {};
+  const Kernel& k = named(name, request.op);
+  return asked(k, with_engine(k, name, request));
+}
 
 std::unique_ptr<Prepared> KernelTable::prepare(const std::string& name, const KernelRequest& request, const Granted& granted) const {
   if (name == kReferenceKernel) return request.def ? prepare_reference(request) : prepare_fused_reference(request);
   const Kernel& k = named(name, request.op);
   auto refused = [&](const std::string& why) { return UserError(fmt::format("[{}] the plan names the kernel '{}', which {}; derive the plan anew with belfry place", request.op, name, why)); };
-  Support s = asked(k, request);
+  const KernelRequest asks = with_engine(k, name, request);
+  Support s = asked(k, asks);
   if (!s.ok) throw refused("refuses: " + s.reason);
   if (s.scratch_bytes > granted.scratch_bytes) throw refused(fmt::format("needs {} bytes of scratch, but has {}", s.scratch_bytes, granted.scratch_bytes));
   if (granted.in_place && !s.in_place) throw refused("cannot write over its inputs, as the plan has it");
-  if (k.name == name) return k.prepare(request);
-  KernelRequest with_engine = request;
-  with_engine.engine = name.substr(k.name.size() + 1);
-  return k.prepare(with_engine);
+  return k.prepare(asks);
 }
 
 std::vector<std::string> KernelTable::engines(const std::string& name, const KernelRequest& request) const {

@@ -79,7 +79,7 @@ struct Kernel {
   std::vector<std::string> members = {};
   bool halves = false;                         ///< of an op that computes: takes f16 and bf16 as they are
   bool keeps = false;                          ///< of a fused kind: gives first outputs of members before the last where they are kept
-  /// Engines of a library, any of which computes the request within the kernel's scratch, on the device of this thread, best first. A plan names one behind the kernel: "cudnn_conv2d@eng34{k2=4}". Empty: the kernel has none.
+  /// Engines of a library for the device of this thread, best first, each with the scratch that `supports` says where the request names it. A plan names one behind the kernel: "cudnn_conv2d@eng34{k2=4}". Empty: the kernel has none.
   std::function<std::vector<std::string>(const KernelRequest&)> engines = {};
   Leeway leeway = {};                          ///< that it takes: chosen only where that is left to it
 };

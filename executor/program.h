@@ -74,9 +74,9 @@ class Program {
   void prepare_thread(int thread);
   /// What a step's kernel is asked to be.
   KernelRequest request(const Step& step) const;
+  Device* device_of(int device) const;  ///< null: the host computes
 
  private:
-  Device* device_of(int device) const;
   Device* any_gpu() const;
   Carriers carriers(const Step& step) const;
   bool reads(int device, const Part& part) const;

@@ -255,6 +255,27 @@ void Runner::judge_state(Outcome& out) const {
   if (out.state == StateAfter::torn) out.torn.assign(begun.begin(), begun.end());
 }
 
+namespace {
+
+std::string what_is_lost(const Program& program) {
+  auto said = [](const auto& look) -> std::string {
+    try {
+      look();
+    } catch (const DeviceError& e) {
+      return e.what();
+    }
+    return {};
+  };
+  for (std::size_t s = 0; s < program.launches().size(); ++s)
+    if (Queue* queue = program.queue(static_cast<int>(s)))
+      if (const std::string why = said([&] { queue->check(); }); !why.empty()) return fmt::format("its GPU: {}; start a new process, from a checkpoint", why);
+  for (const auto& c : program.communicators())
+    if (const std::string why = said([&] { c->check(); }); !why.empty()) return fmt::format("its collectives: {}; make a new session, from a checkpoint", why);
+  return {};
+}
+
+}  // namespace
+
 Outcome Runner::finish() {
   Outcome out;
   out.error = error_;
@@ -262,8 +283,7 @@ Outcome Runner::finish() {
   out.failed_device = failed_device_;
   if (error_) {
     judge_state(out);
-    for (std::size_t s = 0; s < program_.launches().size(); ++s)
-      if (Queue* queue = program_.queue(static_cast<int>(s))) out.lost = out.lost || !queue->works();
+    out.lost = what_is_lost(program_);
   } else
     for (const ResultBinding& r : program_.results()) out.fetched.insert_or_assign(r.name, program_.read(r.buffer));
   trace_.clear();

@@ -33,7 +33,7 @@ struct Outcome {
   std::vector<std::string> torn;     ///< variables of which an update has begun on some holder; all others have their old bits
   std::exception_ptr error;
   std::string failed_node, failed_device;
-  bool lost = false;                 ///< a device that works by itself does so no longer
+  std::string lost;                  ///< what no run can use any more, why, and what to do: "its GPU: …; start a new process…"; empty: nothing
 };
 
 struct RunOptions {

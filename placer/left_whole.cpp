@@ -34,8 +34,9 @@ std::vector<std::size_t> GroupsBesideRules::giving_way(std::span<const Placement
 
 bool GroupsBesideRules::cuts(std::span<const PlacementRule> rules, std::size_t rule, std::size_t group) const {
   const std::vector<NodeId>& members = groups_[group].members;
-  const auto [tower, glob] = split_match(rules[rule].match);
-  auto named = [&](NodeId id) { return glob_matches(glob, graph_.node(id).name); };
+  const auto split = split_match(rules[rule].match);
+  const auto& [tower, glob] = split;
+  auto named = [&glob = glob, this](NodeId id) { return glob_matches(glob, graph_.node(id).name); };
   if (std::none_of(members.begin(), members.end() - 1, named) || std::all_of(members.begin(), members.end(), named)) return false;
   for (const PlacementRule& other : rules) {
     const auto [of, last] = split_match(other.match);

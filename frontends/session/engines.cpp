@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -34,17 +35,17 @@ std::string engine_key(const std::string& kernel, const KernelRequest& r) {
   return out;
 }
 
-std::string fastest_engine(const KernelTable& table, const std::string& kernel, const KernelRequest& request, const TimeLaunch& seconds, int rounds) {
+std::string fastest_engine(const KernelTable& table, const std::string& kernel, const KernelRequest& request, const std::vector<std::string>& engines, std::int64_t scratch_bytes, const TimeLaunch& seconds, int rounds) {
   struct Candidate {
     std::string engine;
     std::unique_ptr<Prepared> prepared;
     std::vector<double> times = {};
   };
   std::vector<Candidate> all;
-  const std::int64_t scratch = table.support(kernel, request).scratch_bytes;
-  for (std::string& engine : table.engines(kernel, request)) {
+  for (const std::string& engine : engines) {
+    if (table.support(kernel + "@" + engine, request).scratch_bytes > scratch_bytes) continue;
     try {
-      all.push_back({engine, table.prepare(kernel + "@" + engine, request, {scratch, false})});
+      all.push_back({engine, table.prepare(kernel + "@" + engine, request, {scratch_bytes, false})});
     } catch (const DeviceError&) {  // it turns out not to take the request
     }
   }
@@ -63,6 +64,21 @@ std::string fastest_engine(const KernelTable& table, const std::string& kernel, 
   return best->engine;
 }
 
+namespace {
+
+/// For engines that take more than the plan gives the kernel.
+bool has_room(std::optional<Arena>& room, Device* device, std::int64_t bytes) {
+  if (room && room->bytes() >= bytes) return true;
+  room.reset();
+  try {
+    room.emplace(device->allocate(bytes, "of engines that are timed"));
+  } catch (const DeviceError&) {  // those that fit are timed
+  }
+  return room.has_value();
+}
+
+}  // namespace
+
 std::map<std::string, std::string> time_engines(const Program& program) {
   std::map<std::string, std::string> out;
   const PlacedGraph& plan = program.plan();
@@ -70,7 +86,9 @@ std::map<std::string, std::string> time_engines(const Program& program) {
     Queue* queue = program.queue(static_cast<int>(s));
     if (!queue) continue;
     queue->enter();
-    const KernelTable& table = program.kernels().at(plan.cluster.devices[static_cast<std::size_t>(plan.streams[s].device)].kernels());
+    const int device = plan.streams[s].device;
+    const KernelTable& table = program.kernels().at(plan.cluster.devices[static_cast<std::size_t>(device)].kernels());
+    std::optional<Arena> room;
     for (const Launch& l : program.launches()[s]) {
       const PlanNode& n = plan.nodes[static_cast<std::size_t>(l.step->node)];
       if ((!n.def && n.op != kFused) || !l.feed_inputs.empty()) continue;  // moves have no engines, and feeds no address between steps
@@ -78,9 +96,15 @@ std::map<std::string, std::string> time_engines(const Program& program) {
       const KernelRequest r = program.request(*l.step);
       const std::string key = engine_key(kernel, r);
       if (out.contains(key)) continue;
-      out[key] = fastest_engine(table, kernel, r, [&](Prepared& p) {
+      const std::vector<std::string> engines = table.engines(kernel, r);
+      std::int64_t scratch = l.step->variant->scratch_bytes;
+      Arguments a = l.arguments;
+      std::int64_t most = 0;
+      for (const std::string& e : engines) most = std::max(most, table.support(kernel + "@" + e, r).scratch_bytes);
+      if (most > scratch && has_room(room, program.device_of(device), most)) scratch = most, a.scratch = room->at(0);
+      out[key] = fastest_engine(table, kernel, r, engines, scratch, [&](Prepared& p) {
         queue->stamp();
-        p.launch(l.arguments);
+        p.launch(a);
         queue->stamp();
         queue->finish();
         const auto stamps = queue->stamps();

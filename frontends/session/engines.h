@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <belfry/executor/kernel.h>
 #include <belfry/executor/program.h>
@@ -15,9 +16,9 @@ std::string engine_key(const std::string& kernel, const KernelRequest& request);
 
 /// Seconds of one launch.
 using TimeLaunch = std::function<double(Prepared&)>;
-/// The engine with the smallest median over rounds that take all in turn, after one that does not count; the library's own order decides
-/// between equals. One that cannot be prepared is left out. Empty where there are not two to choose among.
-std::string fastest_engine(const KernelTable& table, const std::string& kernel, const KernelRequest& request, const TimeLaunch& seconds, int rounds = 9);
+/// Of a kernel's engines the one with the smallest median over rounds that take all in turn, after one that does not count; their order
+/// decides between equals. One that cannot be prepared with so much scratch is left out. Empty where there are not two to choose among.
+std::string fastest_engine(const KernelTable& table, const std::string& kernel, const KernelRequest& request, const std::vector<std::string>& engines, std::int64_t scratch_bytes, const TimeLaunch& seconds, int rounds = 9);
 
 /// By engine_key, for all kernels of a program on devices with queues that have engines. It has made a step, is idle, and what lies in its arenas
 /// but the state is lost.

@@ -112,7 +112,10 @@ KernelChooser chooser(const KernelTables& tables, const std::map<std::string, st
     const KernelRequest request = request_of(q);
     KernelTable::Choice choice = table->second.choose(request, nullptr, {q.graph.graph->precision.rounds, nondeterministic});
     if (!engines.empty())
-      if (auto at = engines.find(engine_key(choice.name, request)); at != engines.end()) choice.name += "@" + at->second;
+      if (auto at = engines.find(engine_key(choice.name, request)); at != engines.end()) {
+        choice.name += "@" + at->second;
+        choice.support = table->second.support(choice.name, request);
+      }
     return {choice.name, choice.support.scratch_bytes, choice.support.in_place};
   };
 }

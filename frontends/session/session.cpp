@@ -34,7 +34,7 @@ struct Session::Impl {
 
   PlanMaker maker;
   Devices gpus;                                 ///< those that plans have run on
-  std::string lost;                             ///< what a GPU failed of: its memory and streams are gone
+  std::string lost;                             ///< as an outcome has it
   std::list<Built> programs;                    ///< the last used first
   std::shared_ptr<StateStore> placed = std::make_shared<StateStore>();
   State store;                                  ///< values that no device holds yet: what was loaded, and initial ones once they are asked for
@@ -221,7 +221,7 @@ struct Session::Impl {
     const OneCaller caller(inside);
     refuse_fork();
     const std::vector<std::string> fetches = wanted.empty() ? maker.default_fetches(mode) : wanted;
-    if (!lost.empty()) throw DeviceError(fmt::format("this session has lost its GPU: {}; start a new process, from a checkpoint", lost));
+    if (!lost.empty()) throw DeviceError(fmt::format("this session has lost {}", lost));
     if (mode == Mode::step) after = StateAfter::untouched;
     if (mode == Mode::step && !has_training)
       throw UserError(fmt::format("a step of the graph '{}' would train nothing: no loss is minimised (Builder::minimize, \"train\" in a file), and no trainable variable has "
@@ -258,13 +258,7 @@ struct Session::Impl {
       after = outcome.state;
       torn = outcome.torn;
     }
-    if (outcome.lost) {
-      try {
-        std::rethrow_exception(outcome.error);
-      } catch (const std::exception& e) {
-        lost = e.what();
-      }
-    }
+    if (!outcome.lost.empty()) lost = outcome.lost;
     if (outcome.error) rethrow(outcome, *b.plan);
     std::erase_if(outcome.fetched, [&](const auto& f) { return std::find(fetches.begin(), fetches.end(), f.first) == fetches.end(); });
     return Results(std::move(outcome.fetched));

@@ -208,7 +208,7 @@ std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, con
                        if (std::string why = objection(r); !why.empty()) return refuse(why);
                        const Sequence made = p.sequence(r);
                        if (!made.refusal.empty()) return refuse(made.refusal);
-                       return Support{true, {}, std::max(made.scratch_bytes(), p.unfolded ? p.unfolded(r).scratch_bytes() : 0), false};
+                       return Support{true, {}, p.unfolded && r.engine.starts_with(kUnfolded) ? p.unfolded(r).scratch_bytes() : made.scratch_bytes(), false};
                      },
                      .prepare = [p, toolkit, code](const KernelRequest& r) -> std::unique_ptr<Prepared> {
                        const bool unfolded = r.engine.starts_with(kUnfolded);

@@ -34,6 +34,8 @@ class FailingGpus : public FakeGpus {
   void expect_waiting_ends() {
     EXPECT_TRUE(says<DeviceError>([&] { queues[0]->finish(); }, {"gpu:0: its work has not ended 50 ms after another GPU failed"}));
     EXPECT_EQ(told.count(), 0);
+    EXPECT_FALSE(queues[0]->works());
+    EXPECT_TRUE(says<DeviceError>([&] { queues[0]->finish(); }, {"gpu:0: its work has not ended"}));
   }
   void expect_fault() {
     __atomic_store_n(reinterpret_cast<std::uint64_t*>(gate->at(0)), 1, __ATOMIC_RELEASE);
@@ -56,10 +58,38 @@ TEST_F(FailingGpus, are_not_waited_for_by_others_that_wait_already) {
   expect_waiting_ends();
 }
 
+/// Fails where its context is made current.
+TEST_F(FailingGpus, that_cannot_be_entered_are_not_waited_for_either) {
+  queues[1]->enter();
+  environment.set("FAKE_CUDA_FAIL", "cuCtxSetCurrent:1:700");
+  ASSERT_EQ(d.cuInit(0), CUDA_SUCCESS);  // reads the settings anew
+  EXPECT_TRUE(says<DeviceError>([&] { queues[1]->finish(); }, {"gpu:1: cuCtxSetCurrent gives"}));
+  expect_waiting_ends();
+}
+
 TEST_F(FailingGpus, leave_alone_what_waits_for_none) {
   expect_fault();
   queues[2]->finish();
   EXPECT_TRUE(queues[2]->works());
+}
+
+/// Rows that lie apart, by one copy, or by one each where the driver refuses that.
+TEST_F(FakeGpus, copies_rows_though_the_driver_takes_no_such_steps) {
+  for (const char* fails : {"", "cuMemcpy2DAsync_v2:1:1"}) {
+    environment.set("FAKE_CUDA_FAIL", fails);
+    start();
+    auto device = open_cuda_device(std::make_shared<CudaToolkit>(), {0, "gpu", 0, -1});
+    auto queue = device->queue(0);
+    Arena from = device->allocate_host(40), to = device->allocate_host(40);
+    for (int k = 0; k < 40; ++k) from.at(0)[k] = static_cast<std::byte>(k), to.at(0)[k] = std::byte{99};
+    queue->copy_rows(to.at(1), 9, from.at(2), 7, 3, 4);
+    queue->finish();
+    for (int k = 0; k < 40; ++k) {
+      const int row = (k - 1) / 9, column = (k - 1) % 9;
+      EXPECT_EQ(static_cast<int>(to.at(0)[k]), k > 0 && row < 4 && column < 3 ? 2 + 7 * row + column : 99) << k << ", " << fails;
+    }
+    EXPECT_EQ(function<fake_cuda::Calls>("fake_cuda_calls")("cuMemcpyAsync"), *fails ? 4 : 0) << fails;
+  }
 }
 
 }  // namespace

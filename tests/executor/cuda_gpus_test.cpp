@@ -255,6 +255,12 @@ TEST(CudaLibraries, that_are_cut_short_are_refused_unopened) {
     EXPECT_THAT(l.missing(which).why, HasSubstr(fakes.path(name) + " is cut short: it has 20000 bytes of ")) << name;
     EXPECT_THAT(l.missing(which).way_out, HasSubstr("pip install")) << name;
   }
+  for (auto [which, name] : {std::pair{CudaLibrary::nvrtc, "libnvrtc-builtins.so.13.0"}, {CudaLibrary::cudnn, "libcudnn_graph.so.9"}, {CudaLibrary::cudnn, "libcudnn_ops.so.9"}}) {
+    FakeLibraries fakes;
+    std::filesystem::copy_file(fakes.path("libcudnn.so.9"), fakes.path(name), std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::resize_file(fakes.path(name), 20000);
+    EXPECT_THAT(fakes.libraries().missing(which).why, HasSubstr(fakes.path(name) + " is cut short: it has 20000 bytes of ")) << name;
+  }
   FakeLibraries fakes;
   std::filesystem::resize_file(fakes.path("libnccl.so.2"), 20000);
   Environment environment;

@@ -22,20 +22,20 @@ struct Engines {
     Kernel k;
     k.name = "tuned_tanh";
     k.op = "tanh";
-    k.supports = [](const KernelRequest&) { return Support{}; };
+    k.supports = [](const KernelRequest& r) { return Support{.scratch_bytes = r.engine == "roomy" ? 4096 : 0}; };
     k.prepare = [this](const KernelRequest& r) -> std::unique_ptr<Prepared> {
       const std::string engine = r.engine.empty() ? "a" : r.engine;
       if (engine == "broken") throw DeviceError("it turns out not to take it");
-      if (engine != "a" && engine != "b" && engine != "c") throw DeviceError("the library does not name the engine " + engine);
+      if (engine != "a" && engine != "b" && engine != "c" && engine != "roomy") throw DeviceError("the library does not name the engine " + engine);
       return prepared([this, engine, n = r.outputs[0].elements()](const Arguments& a) {
         last = engine;
         ++launches;
         // a is mostly as fast as b, and now and then far slower; c is slow, but for its first launch.
-        now += engine == "a" ? (launches % 3 ? 2 : 90) : engine == "b" ? 1 + 1e-3 * (launches % 2) : launches < 5 ? 0.1 : 3;
+        now += engine == "a" ? (launches % 3 ? 2 : 90) : engine == "b" ? 1 + 1e-3 * (launches % 2) : engine == "roomy" ? 0.5 : launches < 5 ? 0.1 : 3;
         for (std::int64_t i = 0; i < n; ++i) a.out<float>(0)[i] = std::tanh(a.in<float>(0)[i]);
       });
     };
-    k.engines = [](const KernelRequest&) { return std::vector<std::string>{"a", "broken", "b", "c"}; };
+    k.engines = [](const KernelRequest&) { return std::vector<std::string>{"a", "broken", "b", "c", "roomy"}; };
     KernelTables out = kernels();
     KernelTable mine;
     mine.add(std::move(k));
@@ -79,8 +79,13 @@ TEST(Engines, the_fastest_is_timed_kept_and_named_in_the_plan) {
     p.launch(a);
     return e.now - before;
   };
-  const std::string best = fastest_engine(tables.at("cpu"), "tuned_tanh", r, seconds);
+  auto fastest = [&](std::int64_t scratch) { return fastest_engine(tables.at("cpu"), "tuned_tanh", r, tables.at("cpu").engines("tuned_tanh", r), scratch, seconds); };
+  EXPECT_EQ(fastest(4096), "roomy");
+  e.launches = 0;
+  const std::string best = fastest(4095);
   EXPECT_EQ(best, "b");
+  EXPECT_EQ(tanh_of(*plan).scratch_bytes, 0);
+  EXPECT_EQ(tanh_of(placed(tables, {{engine_key("tuned_tanh", r), "roomy"}})).scratch_bytes, 4096);
 
   CostTable table;
   table.engines[engine_key("tuned_tanh", r)] = best;

@@ -212,12 +212,15 @@ TEST_F(GpuLanding, takes_the_memory_that_the_plan_says) {
 TEST_F(GpuLanding, wants_feeds_to_come_from_the_host) {
   const KernelTables all = tables();
   start(6);
-  for (const DeviceList& holders : {DeviceList{0}, DeviceList{}}) {
+  for (const auto& [holders, words] : {std::pair{DeviceList{0}, "is held by no device of the host"}, {DeviceList{}, "waits for the shared 'x', which is not shared"}}) {
     PlacedGraph edited = *on("gpu:0-1", all);
     for (PlanNode& n : edited.nodes)
-      if (is_op(n, kInput)) n.holders = holders;
+      if (is_op(n, kInput)) {
+        n.holders = holders;
+        for (Variant& v : n.by_group.whole()) v.outputs = {Slot::of(Slot::kFeed, {0})};
+      }
     const auto plan = std::make_shared<const PlacedGraph>(std::move(edited));
-    EXPECT_TRUE(says([&] { Program(plan, all, {}, open(*plan)); }, {"unbound: "}));
+    EXPECT_TRUE(says([&] { Program(plan, all, {}, open(*plan)); }, {"unbound: ", words}));
   }
 }
 

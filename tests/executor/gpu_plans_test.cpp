@@ -175,6 +175,23 @@ TEST_F(GpuSessions, say_which_gpu_failed_and_where_and_end_there) {
   EXPECT_TRUE(says<std::runtime_error>(steps, {}));
 }
 
+/// The GPUs work; what sums over them is gone.
+TEST_F(GpuSessions, say_that_a_library_of_collectives_has_failed_and_end_there) {
+  Folder folder;
+  std::filesystem::create_symlink(BELFRY_FAKE_CUDA, folder / "libnccl.so.2");
+  environment.set("BELFRY_CUDA_PATH", folder.path().string());
+  toolkit_ = std::make_shared<CudaToolkit>();
+  environment.set("FAKE_CUDA_FAIL", "ncclAllReduce:9:3");
+  start(6);
+  Graph graph = built("decay");
+  Session session(graph, Mirrored{.devices = parse_devices("gpu:0-1"), .threads = 1, .collectives = Collectives::fastest}, options());
+  auto steps = [&] {
+    for (int k = 0; k < 20; ++k) session.step(feeds_for(graph, 8));
+  };
+  EXPECT_TRUE(says<DeviceError>(steps, {"NCCL: gpu:", "its communicator was aborted"}));
+  EXPECT_TRUE(says<DeviceError>(steps, {"this session has lost its collectives: NCCL: gpu:", "make a new session, from a checkpoint"}));
+}
+
 TEST_F(GpuSessions, end_where_the_host_waits_for_a_gpu_that_fails_while_the_gpu_waits_for_the_host) {
   for (const char* at : {"3", "20", "45", "80", "130"}) {
     environment.set("FAKE_CUDA_FAIL", std::string("cuLaunchHostFunc:") + at + ":700");

@@ -39,6 +39,7 @@ const Form kForms[] = {{"padding that is larger behind", {kBatch, 8, 7, 4}, {3, 
                        {"taps apart", {kBatch, 9, 9, 8}, {3, 2, 8, 5}, {kBatch, 5, 7, 5}, {1, 1}, "valid", {2, 2}},
                        {"channels that are no pack", {kBatch, 6, 5, 3}, {2, 5, 3, 4}, {kBatch, 6, 5, 4}, {1, 1}, "same"},
                        {"pixels that no window holds", {kBatch, 8, 8, 4}, {2, 1, 4, 4}, {kBatch, 3, 3, 4}, {3, 3}, "valid"},
+                       {"three images at a time", {6, 100, 100, 16}, {5, 5, 16, 1}, {6, 100, 100, 1}, {1, 1}, "same"},
                        {"an image at a time", {kBatch, 100, 100, 16}, {5, 5, 16, 1}, {kBatch, 100, 100, 1}, {1, 1}, "same"}};
 
 TEST(Unfolded, computes_what_the_references_do) {
@@ -50,7 +51,7 @@ TEST(Unfolded, computes_what_the_references_do) {
     Asked a(c);
     const Sequence s = unfolded_of(a.request);
     expect_as_reference(s, a.request, a.inputs, what);
-    const std::size_t parts = what.find("an image at a time") == what.npos ? 1 : kRows;
+    const std::size_t parts = what.ends_with("an image at a time") ? kRows : what.ends_with("three images at a time") ? 2 : 1;
     EXPECT_EQ(s.steps.size(), 2 * parts) << what;
   }
 }
@@ -70,24 +71,27 @@ TEST(Unfolded, is_of_f32_that_is_no_product_as_it_lies) {
   EXPECT_TRUE(refused(Form{"", {kBatch, 300, 300, 4}, {25, 25, 4, 1}, {kBatch, 300, 300, 1}, {1, 1}, "same"}.directions()[0]));
 }
 
-/// What a plan reserves serves either way. Products round where their kernel may.
-TEST(Unfolded, has_its_room_beside_engines) {
+/// A plan reserves what the engine takes that it names. Products round where their kernel may.
+TEST(Unfolded, has_its_room_where_a_plan_names_it) {
   const auto toolkit = std::make_shared<CudaToolkit>();
   const std::vector<Kernel> kernels = kernels_of(kernels_of_rooms(), toolkit);
   std::set<std::string> met;
   for (const KernelCase& c : Form{"", {32, 28, 28, 64}, {3, 3, 64, 64}, {32, 28, 28, 64}, {1, 1}, "same"}.directions()) {
-    const Asked a(c);
+    Asked a(c);
     const std::int64_t unfolded = unfolded_of(a.request).scratch_bytes();
     EXPECT_GE(unfolded, 32 * 28 * 28 * 9 * 64 * 4 + cublas_lt::kWorkspaceBytes);
     for (const Kernel& k : kernels) {
       if (k.op != c.op) continue;
       met.insert(k.name + " " + k.op);
-      const std::int64_t reserved = k.supports(a.request).scratch_bytes;
-      EXPECT_GE(reserved, unfolded) << k.name;
+      for (auto [engine, here] : {std::pair{"unfolded_algo1", true}, {"eng1", false}, {"", false}}) {
+        a.request.engine = engine;
+        const std::int64_t reserved = k.supports(a.request).scratch_bytes;
+        EXPECT_TRUE(here ? reserved == unfolded : reserved < unfolded) << k.name << " " << engine;
+      }
+      a.request.engine = "";
     }
     for (const SequenceKernel& k : kernels_of_rooms())
-      if (k.op == c.op)
-        for (const SequenceKernel& each : with_leeways(k)) EXPECT_EQ(std::get<Multiply>(each.unfolded(a.request).steps.at(c.op == "conv2d_input_gradient" ? 0 : 1)).product.tf32, each.leeway.tf32) << each.name;
+      for (const SequenceKernel& each : k.op == c.op ? with_leeways(k) : std::vector<SequenceKernel>{}) EXPECT_EQ(std::get<Multiply>(each.unfolded(a.request).steps.at(c.op == "conv2d_input_gradient" ? 0 : 1)).product.tf32, each.leeway.tf32) << each.name;
   }
   EXPECT_EQ(met.size(), 2u + 2u + 4u);
 }

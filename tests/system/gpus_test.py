@@ -143,7 +143,7 @@ def left_alone(**variables):
         here("place", "host_of_cluster.json", "--move", "y=gpu:0", "-o", "a.json", code=1, words=("'y' is placed on a device of kind 'gpu'",))
         if fake:  # one of other headers, and one that the loader would map, and die
             built = pathlib.Path(program).parent
-            own, build = (built / "libbelfry_cuda.so").read_bytes(), re.search('"(.*)"', (built / "include/belfry_build.h").read_text())[1].encode()
+            own, build = (built / "libbelfry_cuda.so").read_bytes(), re.search('"(.*)"', (built / "belfry_build.h").read_text())[1].encode()
             expect(own.count(build) == 1, "the backend says which build it is of")
             for name, content, words in (("other.so", own.replace(build, b"0" * len(build)), "belongs to another build of Belfry"), ("cut.so", own[:len(own) // 2], "is cut short: it has")):
                 pathlib.Path(folder, name).write_bytes(content)

@@ -47,33 +47,45 @@ class Context {
   void check(CUresult code, const char* call) const {
     if (code != CUDA_SUCCESS) throw DeviceError(fmt::format("{}: {} gives {}", name_, call, error_text(d_, code)));
   }
-  void enter() const { check(d_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
+  void enter() { check_work(d_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
   /// For what frees: a lost device has nothing left to free.
   bool enter_if_alive() const noexcept { return d_.cuCtxSetCurrent(context_) == CUDA_SUCCESS; }
-  /// What is put on it may wait for another GPU, and the other way round.
-  void meet(Context& other) { has_peers_ = other.has_peers_ = true; }
+  /// Its work waits for what another GPU does.
+  void waits_for(const std::shared_ptr<Context>& other) {
+    if (other.get() == this) return;
+    std::lock_guard lock(mutex_);
+    if (std::none_of(before_.begin(), before_.end(), [&](const std::weak_ptr<Context>& known) { return !known.owner_before(other) && !other.owner_before(known); })) before_.push_back(other);
+  }
   /// It has failed, or its work may wait for ever for a GPU that has.
-  bool lost() const { return lost_ || (has_peers_ && toolkit_->gpu_lost); }
+  bool lost() const { return failed_ || waits_in_vain(); }
   void check_work(CUresult code, const char* call) {
-    if (code != CUDA_SUCCESS) lost_ = toolkit_->gpu_lost = true;
+    if (code != CUDA_SUCCESS) failed_ = true;
     check(code, call);
   }
-  /// Until a stream's work is done. Beside other GPUs by looking again and again: the driver's own wait for one that fails would not end.
+  /// DeviceError if anything on the stream has failed by now, or is no longer waited for.
+  void look(CUstream stream) {
+    enter();
+    const CUresult code = d_.cuStreamQuery(stream);
+    if (code != CUDA_ERROR_NOT_READY) return check_work(code, "cuStreamQuery");
+    if (failed_) throw given_up();
+  }
+  /// Until a stream's work is done. Where it waits for other GPUs by looking again and again: the driver's own wait for one that fails would not end.
   void finish(CUstream stream) {
     enter();
-    if (lost_ || !has_peers_) return check_work(lost_ ? d_.cuStreamQuery(stream) : d_.cuStreamSynchronize(stream), "cuStreamSynchronize");
+    if (failed_) return look(stream);
+    if (!waits()) return check_work(d_.cuStreamSynchronize(stream), "cuStreamSynchronize");
     std::optional<std::chrono::steady_clock::time_point> end;
     CUresult code;
     while ((code = d_.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
-      if (!toolkit_->gpu_lost) {
+      if (!waits_in_vain()) {
         std::this_thread::yield();
         continue;
       }
       const auto now = std::chrono::steady_clock::now();
       if (!end) end = now + patience_;
       if (now > *end) {
-        lost_ = true;
-        throw DeviceError(fmt::format("{}: its work has not ended {} ms after another GPU failed", name_, patience_.count()));
+        failed_ = true;
+        throw given_up();
       }
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
@@ -90,13 +102,28 @@ class Context {
     if (code != CUDA_SUCCESS) throw MissingError({name_, fmt::format("no context can be made on it: {} gives {}", call, error_text(d_, code)), way_to_a_context(code)});
   }
 
+  bool waits() const {
+    std::lock_guard lock(mutex_);
+    return !before_.empty();
+  }
+  bool waits_in_vain() const {
+    std::lock_guard lock(mutex_);
+    return std::any_of(before_.begin(), before_.end(), [](const std::weak_ptr<Context>& known) {
+      const auto there = known.lock();
+      return there && there->failed_;
+    });
+  }
+  DeviceError given_up() const { return DeviceError(fmt::format("{}: its work has not ended {} ms after another GPU failed", name_, patience_.count())); }
+
   std::shared_ptr<CudaToolkit> toolkit_;
   const CudaDriver& d_;
   std::string name_;
   CUdevice device_ = 0;
   std::chrono::milliseconds patience_;
   CUcontext context_ = nullptr;
-  std::atomic<bool> lost_{false}, has_peers_{false};
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;
+  std::vector<std::weak_ptr<Context>> before_;  // GPUs that it has waited for
 };
 
 class CudaGraph : public Captured {
@@ -147,16 +174,16 @@ class CudaQueue : public Queue {
   }
   void copy_rows(std::byte* to, std::int64_t to_step, const std::byte* from, std::int64_t from_step, std::int64_t bytes, std::int64_t rows) override {
     context_->enter();
-    if (std::max(to_step, from_step) > kLargestStep) {
-      for (std::int64_t r = 0; r < rows; ++r) copy(to + r * to_step, from + r * from_step, bytes);
-      return;
-    }
+    if (bytes == 0 || rows == 0) return;
     CUDA_MEMCPY2D c{};
     c.srcMemoryType = c.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
     c.srcDevice = address_of(from), c.srcPitch = static_cast<std::size_t>(from_step);
     c.dstDevice = address_of(to), c.dstPitch = static_cast<std::size_t>(to_step);
     c.WidthInBytes = static_cast<std::size_t>(bytes), c.Height = static_cast<std::size_t>(rows);
-    if (bytes && rows) context_->check(d_.cuMemcpy2DAsync(&c, stream_), "cuMemcpy2DAsync");
+    // Steps beyond the largest pitch, and in memory of one GPU any but those of cuMemAllocPitch, the driver may refuse.
+    const CUresult code = std::max(to_step, from_step) > kLargestStep ? CUDA_ERROR_INVALID_VALUE : d_.cuMemcpy2DAsync(&c, stream_);
+    if (code != CUDA_ERROR_INVALID_VALUE) return context_->check(code, "cuMemcpy2DAsync");
+    for (std::int64_t r = 0; r < rows; ++r) copy(to + r * to_step, from + r * from_step, bytes);
   }
   void mark(int k) override {
     context_->enter();
@@ -164,14 +191,17 @@ class CudaQueue : public Queue {
     context_->check(d_.cuEventRecord(marks_.at(static_cast<std::size_t>(k)), stream_), "cuEventRecord");
   }
   void wait(const Queue& other, int k) override {
+    const auto& from = static_cast<const CudaQueue&>(other);
     context_->enter();
-    context_->check(d_.cuStreamWaitEvent(stream_, static_cast<const CudaQueue&>(other).marks_.at(static_cast<std::size_t>(k)), 0), "cuStreamWaitEvent");
+    context_->waits_for(from.context_);
+    context_->check(d_.cuStreamWaitEvent(stream_, from.marks_.at(static_cast<std::size_t>(k)), 0), "cuStreamWaitEvent");
   }
   void join(Queue& other) override {
     auto& from = static_cast<CudaQueue&>(other);
     from.context_->enter();
     from.context_->check(d_.cuEventRecord(from.joined_, from.stream_), "cuEventRecord");
     context_->enter();
+    context_->waits_for(from.context_);
     context_->check(d_.cuStreamWaitEvent(stream_, from.joined_, 0), "cuStreamWaitEvent");
   }
   void begin_capture() override {
@@ -191,8 +221,8 @@ class CudaQueue : public Queue {
   void signal(Event& event, std::int64_t count) override {
     context_->enter();
     std::unique_ptr<Told>& told = told_[{&event, count}];  // kept: a captured one is told again and again
-    if (!told) told = std::make_unique<Told>(Told{event, count});
-    CUhostFn tell = [](void* p) { static_cast<Told*>(p)->event.signal(static_cast<Told*>(p)->count); };
+    if (!told) told = std::make_unique<Told>(event, count);
+    CUhostFn tell = [](void* p) { static_cast<Told*>(p)->tell(); };
     context_->check(d_.cuLaunchHostFunc(stream_, tell, told.get()), "cuLaunchHostFunc");
   }
   void stamp() override {
@@ -217,20 +247,40 @@ class CudaQueue : public Queue {
   void begin_range(const char* name) override { nvtxRangePushA(name); }
   void end_range() override { nvtxRangePop(); }
   void enter() override { context_->enter(); }
-  void check() override {
-    context_->enter();
-    if (CUresult code = d_.cuStreamQuery(stream_); code != CUDA_ERROR_NOT_READY) context_->check_work(code, "cuStreamQuery");
+  void check() override { context_->look(stream_); }
+  void finish() override {
+    try {
+      context_->finish(stream_);
+    } catch (const DeviceError&) {  // what is still under way may go on when the events are gone
+      for (auto& [key, told] : told_) told->forget();
+      throw;
+    }
   }
-  void finish() override { context_->finish(stream_); }
 
  private:
-  struct Told {
-    Event& event;
-    std::int64_t count;
+  class Told {
+   public:
+    Told(Event& event, std::int64_t count) : event_(&event), count_(count) {}
+    void tell() {
+      std::lock_guard lock(mutex_);
+      if (event_) event_->signal(count_);
+    }
+    void forget() {
+      std::lock_guard lock(mutex_);
+      event_ = nullptr;
+    }
+
+   private:
+    std::mutex mutex_;
+    Event* event_;
+    std::int64_t count_;
   };
 
   void release() noexcept {
-    if (context_->lost() || !context_->enter_if_alive()) return;
+    if (context_->lost() || !context_->enter_if_alive()) {
+      for (auto& [key, told] : told_) told.release()->forget();  // their stream may come to them yet
+      return;
+    }
     d_.cuStreamSynchronize(stream_);
     for (auto* events : {&marks_, &stamps_})
       for (CUevent e : *events) d_.cuEventDestroy(e);
@@ -315,7 +365,7 @@ std::shared_ptr<Context> context_of(const std::shared_ptr<CudaToolkit>& toolkit,
   if (auto there = mine.lock()) return there;
   auto fresh = std::make_shared<Context>(toolkit, id, patience);
   const CudaDriver& d = fresh->driver();
-  auto reach = [&](const Context& from, const Context& to) {
+  auto reach = [&](Context& from, const Context& to) {
     int can = 0;
     from.check(d.cuDeviceCanAccessPeer(&can, from.device(), to.device()), "cuDeviceCanAccessPeer");
     if (!can) return;
@@ -327,7 +377,6 @@ std::shared_ptr<Context> context_of(const std::shared_ptr<CudaToolkit>& toolkit,
     if (auto there = other.lock(); there && key.first == toolkit.get()) {
       reach(*fresh, *there);
       reach(*there, *fresh);
-      fresh->meet(*there);
     }
   mine = fresh;
   return fresh;

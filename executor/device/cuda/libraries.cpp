@@ -200,11 +200,19 @@ std::string CudaLibraries::look_in_folders(CudaLibrary which, Found& found) {
 void CudaLibraries::load(CudaLibrary which, Found& found) {
   const Row& r = row(which);
   auto refuse = [&](const std::string& why) { found.missing = {r.name, why, way_out(r)}; };
+  auto refused = [&](const fs::path& file) {
+    const std::string why = cut_short(file.string());
+    if (!why.empty()) refuse(fmt::format("{} {}", file.string(), why));
+    return !why.empty();
+  };
   // NVRTC looks for its builtins by a bare name, which is found if they are loaded.
   if (which == CudaLibrary::nvrtc && !found.facts.path.empty())
-    for (const fs::path& builtins : matching(fs::path(found.facts.path).parent_path(), {fmt::format("libnvrtc-builtins.so.{}.*", r.major)})) dlopen(builtins.c_str(), RTLD_NOW | RTLD_LOCAL);
+    for (const fs::path& builtins : matching(fs::path(found.facts.path).parent_path(), {fmt::format("libnvrtc-builtins.so.{}.*", r.major)})) {
+      if (refused(builtins)) return;
+      dlopen(builtins.c_str(), RTLD_NOW | RTLD_LOCAL);
+    }
   const std::string file = found.facts.path.empty() ? soname(r) : found.facts.path;
-  if (const std::string why = cut_short(file); !why.empty()) return refuse(fmt::format("{} {}", file, why));
+  if (refused(file)) return;
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const std::string said = dlerror();
@@ -219,6 +227,8 @@ void CudaLibraries::load(CudaLibrary which, Found& found) {
   if (which == CudaLibrary::cudnn) {
     const std::string part = fmt::format("libcudnn_graph.so.{}", r.major);
     const fs::path beside = fs::path(found.facts.path).parent_path() / part;
+    for (const fs::path& other : matching(beside.parent_path(), {"libcudnn_*"}))  // which it opens itself
+      if (refused(other)) return;
     if (!dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL) && !dlopen(part.c_str(), RTLD_NOW | RTLD_LOCAL)) return refuse(fmt::format("{} lacks {} beside it", found.facts.path, part));
   }
   found.handle = handle;

@@ -166,6 +166,14 @@ class Nccl : public Communicator {
     if (!error_.empty()) throw DeviceError("NCCL: " + error_ + "; its communicator was aborted");
   }
 
+  static void enter(const NcclRank& r) {
+    try {
+      r.device->enter();
+    } catch (const DeviceError& e) {
+      throw Broken{e.what()};
+    }
+  }
+
   /// Non-blocking, so that no call of the library can hold a thread for ever.
   void start() {
     ncclUniqueId id;
@@ -174,17 +182,24 @@ class Nccl : public Communicator {
     config.blocking = 0;
     must(api_.group_start(), "ncclGroupStart");
     ncclResult_t worst = ncclSuccess;
+    std::optional<Broken> lost;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      ranks_[r].device->enter();
+      try {
+        enter(ranks_[r]);
+      } catch (const Broken& b) {
+        lost = b;
+        break;
+      }
       const ncclResult_t code = api_.init_rank(&ranks_[r].handle, static_cast<int>(ranks_.size()), id, static_cast<int>(r), &config);
       if (code != ncclSuccess && code != ncclInProgress) worst = code;
     }
-    const ncclResult_t ended = api_.group_end();
+    const ncclResult_t ended = api_.group_end();  // also after an error: a group is the thread's
+    if (lost) throw Broken(*lost);
     must(worst, "ncclCommInitRankConfig");
     must(ended, "ncclGroupEnd");
     for (Rank& r : ranks_) {
       settle(r);
-      r.device->enter();
+      enter(r);
       if (CUresult code = driver_.cuEventCreate(&r.ended, CU_EVENT_DISABLE_TIMING)) throw Broken{r.name + ": " + error_text(driver_, code)};
     }
   }
@@ -285,11 +300,7 @@ class Nccl : public Communicator {
     ncclResult_t state = ncclSuccess;
     must(api_.async_error(r.handle, &state), "ncclCommGetAsyncError");
     must(state, r.name);
-    try {
-      r.device->enter();
-    } catch (const DeviceError& e) {
-      throw Broken{e.what()};
-    }
+    enter(r);
     const CUresult code = driver_.cuEventQuery(r.ended);
     if (code != CUDA_SUCCESS && code != CUDA_ERROR_NOT_READY) throw Broken{r.name + ": " + error_text(driver_, code)};
     return code == CUDA_SUCCESS;

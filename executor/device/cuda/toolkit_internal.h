@@ -1,7 +1,6 @@
 // The driver and NVIDIA's libraries, opened when they are first asked for: what devices and kernels share.
 #pragma once
 
-#include <atomic>
 #include <mutex>
 #include <optional>
 
@@ -17,9 +16,6 @@ class CudaToolkit {
   const CudaDriver& driver();
   /// The handle of dlopen. MissingError as above.
   void* library(CudaLibrary which);
-
-  /// A GPU has failed: what others wait for may never come.
-  std::atomic<bool> gpu_lost{false};
 
  private:
   std::mutex mutex_;
