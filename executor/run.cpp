@@ -258,20 +258,19 @@ void Runner::judge_state(Outcome& out) const {
 namespace {
 
 std::string what_is_lost(const Program& program) {
-  auto said = [](const auto& look) -> std::string {
+  std::vector<std::string> why;  // of a GPU that waited for another both are told
+  auto look = [&](const auto& at) {
     try {
-      look();
+      at->check();
     } catch (const DeviceError& e) {
-      return e.what();
+      if (std::find(why.begin(), why.end(), e.what()) == why.end()) why.emplace_back(e.what());
     }
-    return {};
   };
   for (std::size_t s = 0; s < program.launches().size(); ++s)
-    if (Queue* queue = program.queue(static_cast<int>(s)))
-      if (const std::string why = said([&] { queue->check(); }); !why.empty()) return fmt::format("its GPU: {}; start a new process, from a checkpoint", why);
-  for (const auto& c : program.communicators())
-    if (const std::string why = said([&] { c->check(); }); !why.empty()) return fmt::format("its collectives: {}; make a new session, from a checkpoint", why);
-  return {};
+    if (Queue* queue = program.queue(static_cast<int>(s))) look(queue);
+  if (!why.empty()) return fmt::format("its GPU: {}; start a new process, from a checkpoint", fmt::join(why, "; "));
+  for (const auto& c : program.communicators()) look(c);
+  return why.empty() ? "" : fmt::format("its collectives: {}; make a new session, from a checkpoint", fmt::join(why, "; "));
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ std::string fastest_engine(const KernelTable& table, const std::string& kernel, 
   };
   std::vector<Candidate> all;
   for (const std::string& engine : engines) {
-    if (table.support(kernel + "@" + engine, request).scratch_bytes > scratch_bytes) continue;
+    if (const Support s = table.support(kernel + "@" + engine, request); !s.ok || s.scratch_bytes > scratch_bytes) continue;
     try {
       all.push_back({engine, table.prepare(kernel + "@" + engine, request, {scratch_bytes, false})});
     } catch (const DeviceError&) {  // it turns out not to take the request

@@ -113,8 +113,8 @@ KernelChooser chooser(const KernelTables& tables, const std::map<std::string, st
     KernelTable::Choice choice = table->second.choose(request, nullptr, {q.graph.graph->precision.rounds, nondeterministic});
     if (!engines.empty())
       if (auto at = engines.find(engine_key(choice.name, request)); at != engines.end()) {
-        choice.name += "@" + at->second;
-        choice.support = table->second.support(choice.name, request);
+        const std::string named = choice.name + "@" + at->second;
+        if (const Support s = table->second.support(named, request); s.ok) choice = {named, s};
       }
     return {choice.name, choice.support.scratch_bytes, choice.support.in_place};
   };

@@ -32,7 +32,7 @@ class FailingGpus : public FakeGpus {
     queues[0]->wait(*queues[1], 0);
   }
   void expect_waiting_ends() {
-    EXPECT_TRUE(says<DeviceError>([&] { queues[0]->finish(); }, {"gpu:0: its work has not ended 50 ms after another GPU failed"}));
+    EXPECT_TRUE(says<DeviceError>([&] { queues[0]->finish(); }, {"gpu:0: its work has not ended 50 ms after gpu:1 failed"}));
     EXPECT_EQ(told.count(), 0);
     EXPECT_FALSE(queues[0]->works());
     EXPECT_TRUE(says<DeviceError>([&] { queues[0]->finish(); }, {"gpu:0: its work has not ended"}));
@@ -64,6 +64,14 @@ TEST_F(FailingGpus, that_cannot_be_entered_are_not_waited_for_either) {
   environment.set("FAKE_CUDA_FAIL", "cuCtxSetCurrent:1:700");
   ASSERT_EQ(d.cuInit(0), CUDA_SUCCESS);  // reads the settings anew
   EXPECT_TRUE(says<DeviceError>([&] { queues[1]->finish(); }, {"gpu:1: cuCtxSetCurrent gives"}));
+  expect_waiting_ends();
+}
+
+TEST_F(FailingGpus, are_not_waited_for_behind_others) {
+  queues[0]->mark(0);
+  queues[2]->wait(*queues[0], 0);
+  expect_fault();
+  EXPECT_TRUE(says<DeviceError>([&] { queues[2]->finish(); }, {"gpu:2: its work has not ended 50 ms after gpu:1 failed"}));
   expect_waiting_ends();
 }
 

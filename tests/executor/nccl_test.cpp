@@ -153,6 +153,8 @@ TEST_F(Nccl, whoever_waits_is_told_of_a_failure_elsewhere_and_goes_on_later) {
   const auto told = run({{{call(0, What::all_reduce)}}});
   elsewhere.join();
   EXPECT_NE(told[0].find("gpu:0: another step failed before all ranks came to all_reduce"), std::string::npos) << told[0];
+  // Those that come later, as many as there are, find nobody of those before.
+  for (const std::string& late : run({{{call(0, What::all_reduce)}}, {{call(1, What::all_reduce)}}})) EXPECT_NE(late.find("another step failed"), std::string::npos) << late;
   communicator->renew();
   EXPECT_EQ(run({{{call(0, What::all_reduce)}}, {{call(1, What::all_reduce)}}}), std::vector<std::string>(2));
 }

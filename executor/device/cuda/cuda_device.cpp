@@ -1,18 +1,15 @@
 #include <belfry/executor/device/cuda/cuda_device_internal.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <optional>
-#include <thread>
 
 #include <fmt/format.h>
 #include <nvtx3/nvToolsExt.h>
 
-#include <belfry/executor/device/cuda/gpu_facts.h>
+#include <belfry/executor/device/cuda/cuda_context_internal.h>
 #include <belfry/executor/device/cuda/nccl_internal.h>
 #include <belfry/graph/error.h>
 
@@ -24,111 +21,9 @@ constexpr std::int64_t kLargestStep = 0x7FFFFFFF;
 
 CUdeviceptr address_of(const std::byte* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
-const char* way_to_a_context(CUresult code) {
-  switch (code) {
-    case CUDA_ERROR_OUT_OF_MEMORY: return "other processes hold its memory: nvidia-smi names them; end one, or wait for it";
-    case CUDA_ERROR_DEVICE_UNAVAILABLE: return "another process has it for itself alone: nvidia-smi names it; wait for it, or let several in with nvidia-smi --compute-mode=DEFAULT";
-    case CUDA_ERROR_INVALID_DEVICE: return "belfry devices lists those that are here";
-    default: return "look with nvidia-smi whether the GPU works; after a fault it may need a reset";
-  }
-}
-
-/// The primary context of a GPU, held while anything of it is alive.
-class Context {
- public:
-  Context(std::shared_ptr<CudaToolkit> toolkit, const DeviceId& id, std::chrono::milliseconds patience) : toolkit_(std::move(toolkit)), d_(toolkit_->driver()), name_(to_string(id)), patience_(patience) {
-    begin(d_.cuDeviceGet(&device_, id.index), "cuDeviceGet");
-    begin(d_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
-  }
-  ~Context() { d_.cuDevicePrimaryCtxRelease(device_); }
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
-
-  void check(CUresult code, const char* call) const {
-    if (code != CUDA_SUCCESS) throw DeviceError(fmt::format("{}: {} gives {}", name_, call, error_text(d_, code)));
-  }
-  void enter() { check_work(d_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
-  /// For what frees: a lost device has nothing left to free.
-  bool enter_if_alive() const noexcept { return d_.cuCtxSetCurrent(context_) == CUDA_SUCCESS; }
-  /// Its work waits for what another GPU does.
-  void waits_for(const std::shared_ptr<Context>& other) {
-    if (other.get() == this) return;
-    std::lock_guard lock(mutex_);
-    if (std::none_of(before_.begin(), before_.end(), [&](const std::weak_ptr<Context>& known) { return !known.owner_before(other) && !other.owner_before(known); })) before_.push_back(other);
-  }
-  /// It has failed, or its work may wait for ever for a GPU that has.
-  bool lost() const { return failed_ || waits_in_vain(); }
-  void check_work(CUresult code, const char* call) {
-    if (code != CUDA_SUCCESS) failed_ = true;
-    check(code, call);
-  }
-  /// DeviceError if anything on the stream has failed by now, or is no longer waited for.
-  void look(CUstream stream) {
-    enter();
-    const CUresult code = d_.cuStreamQuery(stream);
-    if (code != CUDA_ERROR_NOT_READY) return check_work(code, "cuStreamQuery");
-    if (failed_) throw given_up();
-  }
-  /// Until a stream's work is done. Where it waits for other GPUs by looking again and again: the driver's own wait for one that fails would not end.
-  void finish(CUstream stream) {
-    enter();
-    if (failed_) return look(stream);
-    if (!waits()) return check_work(d_.cuStreamSynchronize(stream), "cuStreamSynchronize");
-    std::optional<std::chrono::steady_clock::time_point> end;
-    CUresult code;
-    while ((code = d_.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
-      if (!waits_in_vain()) {
-        std::this_thread::yield();
-        continue;
-      }
-      const auto now = std::chrono::steady_clock::now();
-      if (!end) end = now + patience_;
-      if (now > *end) {
-        failed_ = true;
-        throw given_up();
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
-    check_work(code, "cuStreamQuery");
-  }
-  const CudaDriver& driver() const { return d_; }
-  const std::shared_ptr<CudaToolkit>& toolkit() const { return toolkit_; }
-  CUcontext handle() const { return context_; }
-  CUdevice device() const { return device_; }
-
- private:
-  /// Without a context nothing runs there.
-  void begin(CUresult code, const char* call) const {
-    if (code != CUDA_SUCCESS) throw MissingError({name_, fmt::format("no context can be made on it: {} gives {}", call, error_text(d_, code)), way_to_a_context(code)});
-  }
-
-  bool waits() const {
-    std::lock_guard lock(mutex_);
-    return !before_.empty();
-  }
-  bool waits_in_vain() const {
-    std::lock_guard lock(mutex_);
-    return std::any_of(before_.begin(), before_.end(), [](const std::weak_ptr<Context>& known) {
-      const auto there = known.lock();
-      return there && there->failed_;
-    });
-  }
-  DeviceError given_up() const { return DeviceError(fmt::format("{}: its work has not ended {} ms after another GPU failed", name_, patience_.count())); }
-
-  std::shared_ptr<CudaToolkit> toolkit_;
-  const CudaDriver& d_;
-  std::string name_;
-  CUdevice device_ = 0;
-  std::chrono::milliseconds patience_;
-  CUcontext context_ = nullptr;
-  std::atomic<bool> failed_{false};
-  mutable std::mutex mutex_;
-  std::vector<std::weak_ptr<Context>> before_;  // GPUs that it has waited for
-};
-
 class CudaGraph : public Captured {
  public:
-  CudaGraph(std::shared_ptr<Context> context, CUgraph graph) : context_(std::move(context)) {
+  CudaGraph(std::shared_ptr<CudaContext> context, CUgraph graph) : context_(std::move(context)) {
     const CudaDriver& d = context_->driver();
     CUresult code = d.cuGraphInstantiate(&graph_, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);  // else all have the launching stream's
     d.cuGraphDestroy(graph);
@@ -142,13 +37,13 @@ class CudaGraph : public Captured {
   CUgraphExec handle() const { return graph_; }
 
  private:
-  std::shared_ptr<Context> context_;
+  std::shared_ptr<CudaContext> context_;
   CUgraphExec graph_ = nullptr;
 };
 
 class CudaQueue : public Queue {
  public:
-  CudaQueue(std::shared_ptr<Context> context, int marks, Urgency urgency) : context_(std::move(context)), d_(context_->driver()) {
+  CudaQueue(std::shared_ptr<CudaContext> context, int marks, Urgency urgency) : context_(std::move(context)), d_(context_->driver()) {
     context_->enter();
     int least = 0, greatest = 0;  // the most urgent is the smallest
     context_->check(d_.cuCtxGetStreamPriorityRange(&least, &greatest), "cuCtxGetStreamPriorityRange");
@@ -294,7 +189,7 @@ class CudaQueue : public Queue {
     return out;
   }
 
-  std::shared_ptr<Context> context_;
+  std::shared_ptr<CudaContext> context_;
   const CudaDriver& d_;
   CUstream stream_ = nullptr;
   CUevent joined_ = nullptr;
@@ -306,7 +201,7 @@ class CudaQueue : public Queue {
 
 class CudaDevice : public Device {
  public:
-  CudaDevice(std::shared_ptr<Context> context) : context_(std::move(context)), now_(context_, 0, Urgency::moves) {}
+  CudaDevice(std::shared_ptr<CudaContext> context) : context_(std::move(context)), now_(context_, 0, Urgency::moves) {}
   void enter() override { context_->enter(); }
   Arena allocate(std::int64_t bytes, const std::string& space) override {
     context_->enter();
@@ -343,44 +238,18 @@ class CudaDevice : public Device {
     for (const auto& [name, device] : ranks) all.push_back({device, name});
     return open_nccl(context_->toolkit(), std::move(all));
   }
-  /// Contexts reach each other from the first where the hardware lets them (context_of).
+  /// Contexts reach each other from the first where the hardware lets them (CudaContext::of).
   bool reads(const Device& other) const override {
-    const Context& there = *static_cast<const CudaDevice&>(other).context_;
+    const CudaContext& there = *static_cast<const CudaDevice&>(other).context_;
     int can = &there == context_.get();
     if (!can) context_->check(context_->driver().cuDeviceCanAccessPeer(&can, context_->device(), there.device()), "cuDeviceCanAccessPeer");
     return can;
   }
 
  private:
-  std::shared_ptr<Context> context_;
+  std::shared_ptr<CudaContext> context_;
   CudaQueue now_;
 };
-
-/// Contexts by GPU, so that logical devices share one and GPUs reach each other.
-std::shared_ptr<Context> context_of(const std::shared_ptr<CudaToolkit>& toolkit, const DeviceId& id, std::chrono::milliseconds patience) {
-  static std::mutex mutex;
-  static std::map<std::pair<const CudaToolkit*, int>, std::weak_ptr<Context>> known;
-  std::lock_guard lock(mutex);
-  std::weak_ptr<Context>& mine = known[{toolkit.get(), id.index}];
-  if (auto there = mine.lock()) return there;
-  auto fresh = std::make_shared<Context>(toolkit, id, patience);
-  const CudaDriver& d = fresh->driver();
-  auto reach = [&](Context& from, const Context& to) {
-    int can = 0;
-    from.check(d.cuDeviceCanAccessPeer(&can, from.device(), to.device()), "cuDeviceCanAccessPeer");
-    if (!can) return;
-    from.enter();
-    CUresult code = d.cuCtxEnablePeerAccess(to.handle(), 0);
-    if (code != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) from.check(code, "cuCtxEnablePeerAccess");
-  };
-  for (auto& [key, other] : known)
-    if (auto there = other.lock(); there && key.first == toolkit.get()) {
-      reach(*fresh, *there);
-      reach(*there, *fresh);
-    }
-  mine = fresh;
-  return fresh;
-}
 
 }  // namespace
 
@@ -389,7 +258,7 @@ std::shared_ptr<Device> open_cuda_device(const std::shared_ptr<CudaToolkit>& too
   const CudaDriver& d = toolkit->driver();
   check_driver(d, d.cuDeviceGetCount(&count), "cuDeviceGetCount");
   if (id.kind != "gpu" || id.host != 0 || id.index >= count) throw DeviceError(fmt::format("there is no device {} here; GPUs here: {}", to_string(id), count));
-  return std::make_shared<CudaDevice>(context_of(toolkit, id, patience));
+  return std::make_shared<CudaDevice>(CudaContext::of(toolkit, id, patience));
 }
 
 }  // namespace belfry

@@ -208,6 +208,8 @@ class Nccl : public Communicator {
   void meet(Rank& mine, std::span<const Collective> group) {
     std::unique_lock lock(mutex_);
     throw_error();
+    auto give_up = [&] { throw DeviceError(fmt::format("{}: another step failed before all ranks came to {}", mine.name, to_text(group))); };
+    if (cancelled_) give_up();  // of those that came before nobody is there
     mine.group.assign(group.begin(), group.end());
     mine.came = true;
     const std::int64_t round = round_;
@@ -215,7 +217,7 @@ class Nccl : public Communicator {
       changed_.wait_for(lock, patience_, [&] { return round_ != round || cancelled_ || !error_.empty(); });
       throw_error();
       if (round_ != round) return;
-      if (cancelled_) throw DeviceError(fmt::format("{}: another step failed before all ranks came to {}", mine.name, to_text(group)));
+      if (cancelled_) give_up();
       std::string absent;
       for (const Rank& r : ranks_)
         if (!r.came) absent += (absent.empty() ? "" : ", ") + r.name;

@@ -1,6 +1,7 @@
 // The driver and NVIDIA's libraries, opened when they are first asked for: what devices and kernels share.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <optional>
 
@@ -16,6 +17,7 @@ class CudaToolkit {
   const CudaDriver& driver();
   /// The handle of dlopen. MissingError as above.
   void* library(CudaLibrary which);
+  std::atomic<int> failed_gpus{0};  ///< of those that are in use
 
  private:
   std::mutex mutex_;
