@@ -81,7 +81,7 @@ std::shared_ptr<const PlacedGraph> GpuPlans::placed(const std::shared_ptr<const 
 Devices GpuPlans::open(const PlacedGraph& plan) {
   Devices out;
   for (const PlanStream& s : plan.streams)
-    if (const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(s.device)].id; id.kind == "gpu") out.try_emplace(to_string(id), open_cuda_device(toolkit_, id));
+    if (const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(s.device)].id; id.kind == "gpu") out.try_emplace(to_string(id), open_cuda_device(toolkit_, id, std::chrono::seconds(1)));
   return out;
 }
 
