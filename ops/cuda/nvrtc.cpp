@@ -48,6 +48,7 @@ const char* const kWait = R"(inline void wait_for_others() {
 )";
 
 std::uint64_t hash(const std::string& bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+std::string digits(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 
 template <class F>
 void find(void* library, const char* name, F& out) {
@@ -171,15 +172,22 @@ const Nvrtc::Functions& Nvrtc::functions() {
   return *functions_;
 }
 
+std::string Nvrtc::whole_key(const std::string& text, const std::string& arch) {
+  std::string key = text;
+  for (const std::string& o : kOptions) key += "\n" + o;
+  return key + "\n" + version() + "\n" + arch;
+}
+
+std::string Nvrtc::key(const std::string& source, const std::string& arch) {
+  std::lock_guard lock(mutex_);
+  return digits(hash(whole_key(waiting(source), arch)));
+}
+
 std::shared_ptr<const Compiled> Nvrtc::compile(const std::string& source, const std::string& arch) {
   std::lock_guard lock(mutex_);
   std::shared_ptr<const Compiled>& known = known_[arch + "\n" + source];
   if (known) return known;
-  functions();
-  const std::string text = waiting(source);
-  std::string key = text;
-  for (const std::string& o : kOptions) key += "\n" + o;
-  key += "\n" + version_ + "\n" + arch;
+  const std::string text = waiting(source), key = whole_key(text, arch);
   Compiled out;
   if (!read(key, out)) {
     out = run(text, arch);
@@ -217,7 +225,7 @@ Compiled Nvrtc::run(const std::string& text, const std::string& arch) {
 
 bool Nvrtc::read(const std::string& key, Compiled& out) const {
   if (cache_.empty()) return false;
-  std::ifstream file(cache_ / fmt::format("{:016x}.cubin", hash(key)), std::ios::binary);
+  std::ifstream file(cache_ / (digits(hash(key)) + ".cubin"), std::ios::binary);
   std::string all((std::istreambuf_iterator<char>(file)), {});
   Header h;
   if (all.size() < sizeof h) return false;
@@ -235,7 +243,8 @@ void Nvrtc::write(const std::string& key, const Compiled& what) const {
   std::error_code ignored;
   std::filesystem::create_directories(cache_, ignored);
   static std::atomic<int> count{0};
-  auto at = cache_ / fmt::format("{:016x}.cubin", hash(key)), beside = cache_ / fmt::format("{:016x}.{}.{}", hash(key), getpid(), count++);
+  const std::string name = digits(hash(key));
+  auto at = cache_ / (name + ".cubin"), beside = cache_ / fmt::format("{}.{}.{}", name, getpid(), count++);
   Header h{{}, hash("again\n" + key), what.cubin.size(), hash(what.cubin), what.registers, what.spilled};
   std::memcpy(h.mark, kMark, sizeof kMark);
   bool whole = false;

@@ -40,12 +40,16 @@ class Nvrtc {
   std::shared_ptr<const Compiled> compile(const std::string& source, const std::string& arch);
   /// "13.0" and the build, which tells patch releases apart: part of what a kept text is known by.
   const std::string& version() { return functions(), version_; }
+  /// What a kept text is found by: 16 hexadecimal digits, of the text as it is compiled, the options, the version and the architecture (an empty one: of any).
+  std::string key(const std::string& source, const std::string& arch);
   /// Texts that were compiled, not read from a cache.
   int compiled() const { return compiled_; }
 
  private:
   struct Functions;
   const Functions& functions();
+  /// All that a compiled text depends on.
+  std::string whole_key(const std::string& text, const std::string& arch);
   Compiled run(const std::string& text, const std::string& arch);
   bool read(const std::string& key, Compiled& out) const;
   void write(const std::string& key, const Compiled& what) const;

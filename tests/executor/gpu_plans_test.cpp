@@ -12,7 +12,6 @@
 #include <belfry/graph/structural.h>
 #include <belfry/ops/all_ops.h>
 
-#include "files.h"
 #include "gpu_plans.h"
 #include "op_case.h"
 #include "says.h"
@@ -104,10 +103,7 @@ TEST_F(GpuPlans, land_only_what_a_sum_cannot_read) {
 
 /// A library's sums: near the CPU's, in an order of their own, and said in the plan.
 TEST_F(GpuPlans, sum_by_nccl_where_the_placement_asks_for_it) {
-  Folder folder;
-  std::filesystem::create_symlink(BELFRY_FAKE_CUDA, folder / "libnccl.so.2");
-  environment.set("BELFRY_CUDA_PATH", folder.path().string());
-  toolkit_ = std::make_shared<CudaToolkit>();
+  find_nccl();
   environment.set("FAKE_CUDA_GPUS", "3");
   environment.set("FAKE_CUDA_WORKS", "1");
   const KernelTables all = tables();
@@ -177,10 +173,7 @@ TEST_F(GpuSessions, say_which_gpu_failed_and_where_and_end_there) {
 
 /// The GPUs work; what sums over them is gone.
 TEST_F(GpuSessions, say_that_a_library_of_collectives_has_failed_and_end_there) {
-  Folder folder;
-  std::filesystem::create_symlink(BELFRY_FAKE_CUDA, folder / "libnccl.so.2");
-  environment.set("BELFRY_CUDA_PATH", folder.path().string());
-  toolkit_ = std::make_shared<CudaToolkit>();
+  find_nccl();
   environment.set("FAKE_CUDA_FAIL", "ncclAllReduce:9:3");
   start(6);
   Graph graph = built("decay");
@@ -299,12 +292,9 @@ TEST_F(GpuSessions, record_long_steps_in_parts) {
 
 /// What is missing, with what to do and what stands in, for as many devices as the plan has.
 TEST_F(GpuSessions, say_what_keeps_a_gpu_from_being_used) {
-  Folder folder;
-  std::filesystem::create_symlink(BELFRY_FAKE_CUDA, folder / "libnccl.so.2");
-  environment.set("BELFRY_CUDA_PATH", folder.path().string());
+  find_nccl();
   environment.set("FAKE_CUDA_GPUS", "3");
   environment.set("FAKE_NCCL_VERSION", "22703");
-  toolkit_ = std::make_shared<CudaToolkit>();
   start(17);
   Graph graph = built("decay");
   const Strategy by_nccl = to_strategy(Mirrored{.devices = parse_devices("gpu:0-2"), .threads = 1, .collectives = Collectives::fastest});

@@ -1,10 +1,19 @@
 // What NVRTC and ptxas make of every generated text, of the cases of all rooms and of all nets.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <future>
 #include <map>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -195,39 +204,131 @@ const std::map<std::string, AskedFor>& all_texts() {
   return texts;
 }
 
-/// What NVRTC and ptxas say of them, a part at a time.
-class GeneratedTexts : public testing::TestWithParam<std::pair<const char*, std::size_t>> {};
+constexpr std::array kArchitectures = {"sm_80", "sm_90", "sm_100"};
+
+/// What ptxas said of a text: registers and spilled bytes for each architecture.
+struct Said {
+  std::string kernel;
+  std::array<std::pair<int, int>, kArchitectures.size()> of;
+};
+
+/// A line "kernel registers spilled registers spilled registers spilled key" per text, below NVRTC's version.
+struct Table {
+  std::string version;
+  std::map<std::string, Said> by_key;
+};
+const char* const kTable = BELFRY_SOURCE "/tests/ops/gpu_texts.txt";
+
+Table read_table() {
+  Table out;
+  std::ifstream file(kTable);
+  std::getline(file, out.version);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    Said s;
+    words >> s.kernel;
+    for (auto& [registers, spilled] : s.of) words >> registers >> spilled;
+    if (std::string key; words >> key) out.by_key[key] = s;
+  }
+  return out;
+}
+
+std::string table_key(Nvrtc& nvrtc, const std::string& text) { return nvrtc.key(text, ""); }
+
+/// Compiles what the table lacks, on all cores, and leaves out what is no text any more.
+void write_table() {
+  const Table before = read_table();
+  std::vector<std::pair<std::string, AskedFor>> texts(all_texts().begin(), all_texts().end());
+  std::vector<std::string> lines(texts.size());
+  std::atomic<std::size_t> next{0};
+  auto work = [&] {
+    Nvrtc nvrtc(new_toolkit(), "");
+    for (std::size_t k = next++; k < texts.size(); k = next++) {
+      const std::string key = table_key(nvrtc, texts[k].first);
+      auto known = before.by_key.find(key);
+      std::string& line = lines[k] = texts[k].second.kernel;
+      std::replace(line.begin(), line.end(), ' ', '_');
+      for (std::size_t a = 0; a < kArchitectures.size(); ++a)
+        if (known != before.by_key.end()) {
+          line += fmt::format(" {} {}", known->second.of[a].first, known->second.of[a].second);
+        } else {
+          const std::shared_ptr<const Compiled> c = nvrtc.compile(texts[k].first, kArchitectures[a]);
+          line += fmt::format(" {} {}", c->registers, c->spilled);
+        }
+      line += " " + key + "\n";
+    }
+  };
+  std::vector<std::future<void>> workers;
+  for (unsigned w = 0; w < std::max(1u, std::thread::hardware_concurrency()); ++w) workers.push_back(std::async(std::launch::async, work));
+  for (std::future<void>& w : workers) w.get();
+  std::sort(lines.begin(), lines.end());
+  const std::string beside = std::string(kTable) + ".new";
+  std::ofstream file(beside);
+  file << Nvrtc(new_toolkit(), "").version() << "\n";
+  for (const std::string& line : lines) file << line;
+  file.close();
+  ASSERT_TRUE(file.good()) << beside;
+  std::filesystem::rename(beside, kTable);
+}
+
+/// Whether NVRTC is here; why not, where it is not.
+std::string lacks_nvrtc(Nvrtc& nvrtc) {
+  try {
+    nvrtc.compile("", "sm_90");
+    return "";
+  } catch (const DeviceError& e) {
+    return fmt::format("NVRTC is not here: {}", e.what());
+  }
+}
+
+TEST(TableOfTexts, has_each_that_is_generated_and_no_other) {
+  Nvrtc nvrtc(new_toolkit(), "");
+  if (const std::string why = lacks_nvrtc(nvrtc); !why.empty()) GTEST_SKIP() << why;
+  if (std::getenv("BELFRY_WRITE_TEXTS")) write_table();
+  const Table table = read_table();
+  if (table.version != nvrtc.version()) GTEST_SKIP() << kTable << " is of NVRTC " << table.version << ", and here is " << nvrtc.version() << ": every text is compiled";
+  std::size_t known = 0;
+  for (const auto& [text, asked] : all_texts()) known += table.by_key.count(table_key(nvrtc, text));
+  const char* const way_out = ": write it by BELFRY_WRITE_TEXTS=1 build/tests/ops_test --gtest_filter='TableOfTexts*', and look at what changed";
+  EXPECT_EQ(all_texts().size() - known, 0u) << "texts that are not in " << kTable << way_out;
+  EXPECT_EQ(table.by_key.size() - known, 0u) << "lines in " << kTable << " of no text" << way_out;
+}
+
+/// What NVRTC and ptxas say of them, a part at a time. What the table knows of this NVRTC's is compiled one in eight, unless BELFRY_EVERY_TEXT is set.
+class GeneratedTexts : public testing::TestWithParam<std::tuple<std::size_t, std::size_t>> {};
 constexpr std::size_t kParts = 8;
 
 TEST_P(GeneratedTexts, are_compiled_and_spill_nothing) {
-  const auto [arch, part] = GetParam();
+  const auto [a, part] = GetParam();
+  const std::string arch = kArchitectures[a];
   Nvrtc nvrtc(new_toolkit(), "");
-  try {
-    nvrtc.compile("", arch);
-  } catch (const DeviceError& e) {
-    GTEST_SKIP() << "NVRTC is not here: " << e.what();
-  }
+  if (const std::string why = lacks_nvrtc(nvrtc); !why.empty()) GTEST_SKIP() << why;
+  const Table table = read_table();
+  const bool every = std::getenv("BELFRY_EVERY_TEXT") != nullptr;
   std::size_t k = 0;
   for (const auto& [text, asked] : all_texts()) {
-    if (k++ % kParts != part) continue;
-    std::shared_ptr<const Compiled> c;
-    ASSERT_NO_THROW(c = nvrtc.compile(text, arch)) << text;
-    // On sm_80 four of them keep two registers or so in memory while a quotient or root is called.
-    const int allowed = std::string_view(arch) == "sm_80" ? 32 : 0;
-    EXPECT_LE(c->spilled, allowed) << asked.kernel << ": bytes that are spilled for " << arch << "\n" << text;
-    EXPECT_GT(c->registers, 0) << "ptxas did not say how many";
-    EXPECT_LE(c->registers, 128) << arch << "\n" << text;
+    const std::size_t own = k++;
+    if (own % kParts != part) continue;
+    auto known = table.by_key.find(table_key(nvrtc, text));
+    std::pair<int, int> said;  // registers, spilled bytes
+    if (known != table.by_key.end()) said = known->second.of[a];
+    if (every || known == table.by_key.end() || own / kParts % 8 == part) {
+      std::shared_ptr<const Compiled> c;
+      ASSERT_NO_THROW(c = nvrtc.compile(text, arch)) << text;
+      const std::pair<int, int> now{c->registers, c->spilled};
+      if (known != table.by_key.end()) {
+        EXPECT_EQ(now, said) << arch << ", " << kTable << "\n" << text;
+      }
+      said = now;
+    }
+    // On sm_80 some keep two registers or so in memory, three while a quotient or root is called.
+    EXPECT_LE(said.second, arch == "sm_80" ? 32 : 0) << asked.kernel << ": bytes that are spilled for " << arch << "\n" << text;
+    EXPECT_GT(said.first, 0) << "ptxas did not say how many";
+    EXPECT_LE(said.first, 128) << arch << "\n" << text;
   }
 }
-/// All for sm_90. For the others an eighth each, unless BELFRY_EVERY_TEXT is set: those of nets are compiled for all three where docs/gpu_kernels.md is made.
-std::vector<std::pair<const char*, std::size_t>> parts() {
-  std::vector<std::pair<const char*, std::size_t>> out;
-  for (const char* arch : {"sm_80", "sm_90", "sm_100"})
-    for (std::size_t part = 0; part < kParts; ++part)
-      if (std::getenv("BELFRY_EVERY_TEXT") || arch == std::string_view("sm_90") || part == (arch == std::string_view("sm_80") ? 0 : 4)) out.emplace_back(arch, part);
-  return out;
-}
-INSTANTIATE_TEST_SUITE_P(Parts, GeneratedTexts, testing::ValuesIn(parts()), [](const auto& info) { return fmt::format("for_{}_{}", info.param.first, info.param.second); });
+INSTANTIATE_TEST_SUITE_P(Parts, GeneratedTexts, testing::Combine(testing::Range(std::size_t{0}, kArchitectures.size()), testing::Range(std::size_t{0}, kParts)),
+                         [](const auto& info) { return fmt::format("for_{}_{}", kArchitectures[std::get<0>(info.param)], std::get<1>(info.param)); });
 
 }  // namespace
 }  // namespace belfry::test

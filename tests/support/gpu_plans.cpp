@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include <belfry/belfry.h>
@@ -76,6 +77,12 @@ std::shared_ptr<const PlacedGraph> GpuPlans::placed(const std::shared_ptr<const 
   auto objections = verify(*plan);
   EXPECT_TRUE(objections.empty()) << objections[0];
   return plan;
+}
+
+void GpuPlans::find_nccl() {
+  std::filesystem::create_symlink(BELFRY_FAKE_CUDA, libraries_ / "libnccl.so.2");
+  environment.set("BELFRY_CUDA_PATH", libraries_.path().string());
+  toolkit_ = std::make_shared<CudaToolkit>();
 }
 
 Devices GpuPlans::open(const PlacedGraph& plan) {

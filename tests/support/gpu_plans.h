@@ -14,6 +14,7 @@
 #include <belfry/frontends/session/session.h>
 
 #include "fake_gpus.h"
+#include "files.h"
 #include "host_gpu.h"
 #include "plans.h"
 
@@ -33,6 +34,8 @@ class GpuPlans : public FakeGpus {
   /// Verified.
   std::shared_ptr<const PlacedGraph> placed(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, const std::string& devices, std::int64_t batch, const KernelTables& kernels);
   Devices open(const PlacedGraph& plan);
+  /// The fake driver's library is NCCL's too, from now on.
+  void find_nccl();
   /// Variables and fetched values after some steps, the last of which is traced and held to the plan.
   Tensors train(const std::shared_ptr<const Graph>& graph, const std::shared_ptr<const PlacedGraph>& plan, const KernelTables& kernels, const std::function<void()>& prepared = {});
 
@@ -43,6 +46,9 @@ class GpuPlans : public FakeGpus {
   bool recorded = true;       ///< what can be recorded is
   std::vector<std::vector<DeviceId>> peers;  ///< of clusters; none: nothing is known
   std::shared_ptr<CudaToolkit> toolkit_ = std::make_shared<CudaToolkit>();
+
+ private:
+  Folder libraries_;
 };
 
 /// What a session's users see, with two GPUs that work by themselves.
