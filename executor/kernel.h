@@ -16,17 +16,17 @@ class Queue;
 
 /// One node on one share: all that a kernel may know.
 struct KernelRequest {
-  std::string op;                              ///< of a fused node: its kind
+  std::string op = {};                         ///< of a fused node: its kind
   const OpDef* def = nullptr;                  ///< null for fused nodes
   const Attributes* attributes = nullptr;
-  std::vector<const Node*> members;            ///< of a fused node, in order
-  std::vector<std::vector<std::string>> inner; ///< per member and input: the member that makes it, "" if it comes from outside
-  std::vector<std::vector<std::ptrdiff_t>> places; ///< per member and output: which of the outputs it is; -1: it stays inside
-  std::vector<LocalType> inputs, outputs;
-  std::vector<TensorType> output_types, input_types = {};  ///< with their symbols; inputs' of a fused node alone
-  std::vector<bool> wanted;                    ///< outputs that somebody reads
+  std::vector<const Node*> members = {};       ///< of a fused node, in order
+  std::vector<std::vector<std::string>> inner = {}; ///< per member and input: the member that makes it, "" if it comes from outside
+  std::vector<std::vector<std::ptrdiff_t>> places = {}; ///< per member and output: which of the outputs it is; -1: it stays inside
+  std::vector<LocalType> inputs = {}, outputs = {};
+  std::vector<TensorType> output_types = {}, input_types = {};  ///< with their symbols; inputs' of a fused node alone
+  std::vector<bool> wanted = {};               ///< outputs that somebody reads
   int threads = 1;
-  Share share;
+  Share share = {};
   const JoinRequest* join = nullptr;           ///< of an aggregate: its inputs are the parts, of one type
   std::string engine = {};                     ///< that the plan names; empty: the kernel takes the first that fits
 };

@@ -27,8 +27,8 @@ struct PassTime {
 };
 
 struct PassOptions {
-  std::vector<std::string> disabled;                                      ///< by name
-  std::function<void(std::string_view pass, const Graph& after)> dump;    ///< called behind every pass that ran
+  std::vector<std::string> disabled = {};                                 ///< by name
+  std::function<void(std::string_view pass, const Graph& after)> dump = {};  ///< called behind every pass that ran
   std::vector<PassTime>* times = nullptr;
 };
 

@@ -13,6 +13,9 @@ namespace belfry::tf32_attention {
 inline constexpr const char* kProducts = R"(
 // Two blocks a multiprocessor.
 #ifdef __CUDACC_RTC__
+#if __CUDA_ARCH__ < 800
+#error TF32 needs compute capability 8.0: take --precision f32
+#endif
 #undef KERNEL
 #define KERNEL extern "C" __global__ __launch_bounds__(256, 2)
 /// To the nearest that TF32 has.

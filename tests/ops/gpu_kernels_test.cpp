@@ -60,7 +60,9 @@ TEST(GeneratedKernels, agree_with_the_references_of_their_ops_at_any_address) {
     std::size_t bytes = 0;
     for (const auto* tensors : {&w.inputs, &w.wanted})
       for (const HostTensor& t : *tensors) bytes += t.bytes().size();
-    if (bytes < 128 * 1024) EXPECT_EQ(run(w, {.past = 8}), run(w)) << w.what;  // large cases are of many blocks, not of other packs
+    if (bytes < 128 * 1024) {  // large cases are of many blocks, not of other packs
+      EXPECT_EQ(run(w, {.past = 8}), run(w)) << w.what;
+    }
   }
   RecordProperty("runs", static_cast<int>(all.awaited.size()));
   RecordProperty("texts", static_cast<int>(all.host->sources().size()));
@@ -317,8 +319,12 @@ TEST(GeneratedKernels, of_attention_on_tensor_cores_go_before_those_of_cudnn) {
   EXPECT_EQ(chosen(of(7, 8, 72, 8), true, "72 features are more than the 64 that its registers hold"), wider);
   EXPECT_EQ(chosen(of(7, 8, 8, 128), true, "128 features are more than the 64 that its registers hold"), wider);
   for (const OpCase& c : gpu_cases("scaled_dot_product_attention")) {
-    if (c.name == "tiles, masked") EXPECT_EQ(chosen(c, true, "it has a mask, and what a query does not see is multiplied by 0 here"), "nvrtc_attention");
-    if (c.name == "halves" && cudnn::built()) EXPECT_EQ(chosen(c, true, "it computes no halves itself"), "cudnn_attention");
+    if (c.name == "tiles, masked") {
+      EXPECT_EQ(chosen(c, true, "it has a mask, and what a query does not see is multiplied by 0 here"), "nvrtc_attention");
+    }
+    if (c.name == "halves" && cudnn::built()) {
+      EXPECT_EQ(chosen(c, true, "it computes no halves itself"), "cudnn_attention");
+    }
   }
 }
 

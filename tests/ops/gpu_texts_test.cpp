@@ -33,6 +33,7 @@
 #include "awaited.h"
 #include "drawn_group.h"
 #include "net_kernels.h"
+#include "says.h"
 
 namespace belfry::test {
 namespace {
@@ -292,6 +293,16 @@ TEST(TableOfTexts, has_each_that_is_generated_and_no_other) {
   const char* const way_out = ": write it by BELFRY_WRITE_TEXTS=1 build/tests/ops_test --gtest_filter='TableOfTexts*', and look at what changed";
   EXPECT_EQ(all_texts().size() - known, 0u) << "texts that are not in " << kTable << way_out;
   EXPECT_EQ(table.by_key.size() - known, 0u) << "lines in " << kTable << " of no text" << way_out;
+}
+
+/// The oldest that CUDA 13 compiles for has neither TF32 nor the products of halves that later ones have.
+TEST(TextsForTuring, multiply_by_themselves_or_say_what_they_want) {
+  Nvrtc nvrtc(new_toolkit(), "");
+  if (const std::string why = lacks_nvrtc(nvrtc); !why.empty()) GTEST_SKIP() << why;
+  std::map<std::string, std::string> first;  // by kernel
+  for (const auto& [text, asked] : all_texts()) first.emplace(asked.kernel, text);
+  EXPECT_GT(nvrtc.compile(first.at("nvrtc_few_channels"), "sm_75")->registers, 0);
+  EXPECT_TRUE(says<DeviceError>([&] { nvrtc.compile(first.at("nvrtc_attention_tf32"), "sm_75"); }, {"for sm_75", "TF32 needs compute capability 8.0: take --precision f32"}));
 }
 
 /// What NVRTC and ptxas say of them, a part at a time. What the table knows of this NVRTC's is compiled one in eight, unless BELFRY_EVERY_TEXT is set.

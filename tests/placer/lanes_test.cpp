@@ -122,7 +122,9 @@ TEST(Lanes, have_launches_of_steps_that_could_stand_where_the_last_of_them_stand
       EXPECT_EQ(at, members.back());
       shared += members.size() > 1;
       const Joining& first = steps[static_cast<std::size_t>(members[0])];
-      if (members.size() > 1) ASSERT_GE(first.kind, 0);
+      if (members.size() > 1) {
+        ASSERT_GE(first.kind, 0);
+      }
       ASSERT_LE(static_cast<int>(members.size()), first.most);
       for (int m : members) {
         ASSERT_EQ(steps[static_cast<std::size_t>(m)].kind, first.kind);

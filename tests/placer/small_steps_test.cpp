@@ -66,8 +66,9 @@ TEST(SmallSteps, are_updates_of_biases_and_their_averages) {
     EXPECT_THAT(names, testing::Not(testing::Contains(fmt::format("adam/layer_{}/kernel", k))));  // 90,000 bytes
   }
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
-    if (small_steps(plan)[i] == Small::update)
+    if (small_steps(plan)[i] == Small::update) {
       for (ValueIndex v : plan.nodes[i].outputs) EXPECT_LE(local_type(plan.value(v), plan.share(-1)).bytes(), kSmallUpdate) << plan.nodes[i].name;
+    }
 }
 
 /// Optimisers, then what reads their outputs, so that those of one kind have nothing between them.
@@ -116,7 +117,9 @@ TEST(SmallSteps, that_towers_read_are_made_before_them) {
   const PlacedGraph plan = place(std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build())), to_strategy(Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}), gpus(1), 8);
   EXPECT_THAT(verify(plan), testing::IsEmpty());
   for (const PlanNode& n : plan.nodes)
-    if (n.scope == Scope::tower) EXPECT_EQ(n.epoch, 0) << n.name;
+    if (n.scope == Scope::tower) {
+      EXPECT_EQ(n.epoch, 0) << n.name;
+    }
 }
 
 TEST(SmallSteps, cost_one_launch_of_each_kind_in_forecasts) {
