@@ -63,7 +63,7 @@ const std::vector<Workload> kWorkloads = {{"mnist_cnn_train", "mnist_cnn", {}, {
                                           {"cifar10_train", "cifar10", {}, {128, 256, 32}},
                                           {"mobilenet_v2_train", "mobilenet_v2", {}, {128, 256, 32}},
                                           {"resnet50_train", "resnet50", {}, {128, 256, 32}},
-                                          {"transformer_train", "transformer", {{"width", 512}, {"heads", 8}, {"length", 128}, {"blocks", 4}}, {128, 256, 32}},
+                                          {"transformer_train", "transformer", {{"width", 512}, {"heads", 8}, {"length", 128}, {"blocks", 4}, {"packed", 1}}, {128, 256, 32}},
                                           {"mobilenet_v2_infer", "mobilenet_v2", {}, {1, 32}, false}};
 
 struct Times {

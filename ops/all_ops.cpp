@@ -49,6 +49,7 @@ OpSet standard_ops() {
   ops.add(cumsum_def());
   family(batch_norm_defs());
   family(layer_norm_defs());
+  family(packed_attention_defs());
   family(scaled_dot_product_attention_defs());
   ops.add(tower_mean_def());
   family(optimizer_defs());

@@ -25,6 +25,7 @@
 #include <belfry/ops/max_pool2d/max_pool2d.h>
 #include <belfry/ops/one_hot/one_hot.h>
 #include <belfry/ops/optimizer/optimizer.h>
+#include <belfry/ops/packed_attention/packed_attention.h>
 #include <belfry/ops/pad/pad.h>
 #include <belfry/ops/random/random.h>
 #include <belfry/ops/reduce/reduce.h>

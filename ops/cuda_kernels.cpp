@@ -12,7 +12,7 @@ KernelTable generated_kernels(const GpuCodeRef& code) {
   std::vector<Kernel> all;
   for (auto* room : {add_n_cuda, argmax_cuda, avg_pool2d_generated_cuda, batch_norm_generated_cuda, binary_cuda, broadcast_like_cuda, cast_cuda, compare_cuda, concat_cuda, conv2d_generated_cuda, cumsum_cuda, few_channels_cuda, gather_cuda, identity_cuda, join_cuda,
                      layer_norm_cuda, local_response_norm_cuda, max_pool2d_generated_cuda, one_hot_cuda, optimizer_cuda, pad_cuda, random_cuda, reduce_cuda, resize_cuda, row_count_cuda,
-                     attention_gradient_tf32_cuda, attention_tf32_cuda, scaled_dot_product_attention_generated_cuda, scatter_add_cuda, slice_cuda, softmax_cuda, softmax_cross_entropy_cuda, take_along_axis_cuda, top_k_cuda, transpose_cuda, unary_cuda})
+                     attention_gradient_tf32_cuda, attention_tf32_cuda, packed_attention_generated_cuda, scaled_dot_product_attention_generated_cuda, scatter_add_cuda, slice_cuda, softmax_cuda, softmax_cross_entropy_cuda, take_along_axis_cuda, top_k_cuda, transpose_cuda, unary_cuda})
     for (Kernel& k : room(code)) all.push_back(std::move(k));
   KernelTable table;
   add_with_halves(table, all, cast_cuda(code)[0]);
@@ -31,7 +31,8 @@ KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit) {
   const GpuCodeRef code = driver_code(toolkit);
   const Kernel cast = cast_cuda(code)[0];
   std::vector<Kernel> products = matmul_cuda(toolkit), others = conv2d_cuda(toolkit, code);
-  for (Kernel& k : scaled_dot_product_attention_cuda(toolkit)) products.push_back(std::move(k));
+  for (auto* room : {packed_attention_cuda, scaled_dot_product_attention_cuda})
+    for (Kernel& k : room(toolkit)) products.push_back(std::move(k));
   for (auto* room : {avg_pool2d_cuda, batch_norm_cuda, max_pool2d_cuda})
     for (Kernel& k : room(toolkit)) others.push_back(std::move(k));
   KernelTable table;

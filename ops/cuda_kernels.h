@@ -56,6 +56,7 @@ std::vector<Kernel> reduce_cuda(const std::shared_ptr<GpuCode>& code);
 Kernel elementwise_with_sum(const std::shared_ptr<GpuCode>& code, const std::shared_ptr<const KernelTable>& table);
 std::vector<Kernel> resize_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> row_count_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> packed_attention_generated_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> scaled_dot_product_attention_generated_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> scatter_add_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> slice_cuda(const std::shared_ptr<GpuCode>& code);
@@ -72,6 +73,7 @@ std::vector<Kernel> batch_norm_cuda(const std::shared_ptr<CudaToolkit>& toolkit)
 std::vector<Kernel> conv2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit, const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> matmul_cuda(const std::shared_ptr<CudaToolkit>& toolkit);
 std::vector<Kernel> max_pool2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit);
+std::vector<Kernel> packed_attention_cuda(const std::shared_ptr<CudaToolkit>& toolkit);
 std::vector<Kernel> scaled_dot_product_attention_cuda(const std::shared_ptr<CudaToolkit>& toolkit);
 
 }  // namespace belfry

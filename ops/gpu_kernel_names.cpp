@@ -19,7 +19,7 @@ constexpr std::array<GpuKernelName, 50> kNames = {{
     {"cublas_lt_matmul_add", "matmul_add"},
     {"cublas_lt_matmul_bias", "matmul_bias"},
     {"cublas_lt_matmul_bias_gelu_tanh", "matmul_bias_gelu_tanh"},
-    {"cudnn_attention", "scaled_dot_product_attention scaled_dot_product_attention_gradient"},
+    {"cudnn_attention", "packed_attention packed_attention_gradient scaled_dot_product_attention scaled_dot_product_attention_gradient"},
     {"cudnn_avg_pool2d", "avg_pool2d avg_pool2d_gradient"},
     {"cudnn_batch_norm", "batch_norm batch_norm_gradient"},
     {"cudnn_conv2d", "conv2d conv2d_filter_gradient conv2d_input_gradient conv2d_transpose"},
@@ -28,7 +28,7 @@ constexpr std::array<GpuKernelName, 50> kNames = {{
     {"nvrtc_adam_rate", "adam_rate"},
     {"nvrtc_add_rows", "gather_gradient scatter_add"},
     {"nvrtc_argmax", "argmax argmin"},
-    {"nvrtc_attention", "scaled_dot_product_attention scaled_dot_product_attention_gradient"},
+    {"nvrtc_attention", "packed_attention packed_attention_gradient scaled_dot_product_attention scaled_dot_product_attention_gradient"},
     {"nvrtc_avg_pool2d", "avg_pool2d avg_pool2d_gradient"},
     {"nvrtc_batch_norm", "batch_norm batch_norm_gradient with_elementwise"},
     {"nvrtc_copy", "batch_statistic concat identity reshape"},
@@ -94,7 +94,7 @@ bool is_gpu_kernel(std::string_view name, std::string_view op) {
   if (kernel != name && (!(kernel.starts_with("cudnn_") || kernel.starts_with("cublas_lt_")) || name.size() == kernel.size() + 1)) return false;
   std::string_view base = kernel;
   const bool widens = cut(base, kInF32), repeats_no_bits = cut(base, kNondeterministic), rounds = cut(base, "_tf32");
-  const bool attends = base == "nvrtc_attention" || (base == "cudnn_attention" && op == "scaled_dot_product_attention");
+  const bool attends = base == "nvrtc_attention" || (base == "cudnn_attention" && (op == "packed_attention" || op == "scaled_dot_product_attention"));
   if ((rounds && base != "cudnn_conv2d" && base != "nvrtc_few_channels" && !attends && !base.starts_with("cublas_lt_")) || (repeats_no_bits && (base != "cudnn_conv2d" || op != "conv2d_filter_gradient"))) return false;
   return (!widens || (base != kMembersInTurn && op != kElementwise && op != kWithElementwise)) && std::any_of(kNames.begin(), kNames.end(), [&](const GpuKernelName& k) { return k.name == base && has_word(k.ops, op); });
 }

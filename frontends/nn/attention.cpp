@@ -31,9 +31,15 @@ Value multi_head_attention(Value query, Value value, Value mask, const MultiHead
   SourceGuard line(g, at);
   CursorGuard guard = enter(g, g.free_scope(o.name));
   std::int64_t value_size = o.value_size ? o.value_size : o.key_size, out = o.output_size ? o.output_size : fixed_size("multi_head_attention", query, 2);
+  auto output = [&](Value y) { return projected(y, "attention_output", "bthk,hko->bto", {o.heads, value_size, out}, {out}, o); };
+  if (o.packed) {
+    if (query.id != value.id) throw UserError(fmt::format("[multi_head_attention] packed: '{}' and '{}' are two values; queries, keys and values are made of one", query.name(), value.name()));
+    if (value_size != o.key_size) throw UserError(fmt::format("[multi_head_attention] packed: values of {} beside keys of {}; they have one size", value_size, o.key_size));
+    Value qkv = projected(query, "qkv", "bti,ishk->btshk", {fixed_size("multi_head_attention", query, 2), 3, o.heads, o.key_size}, {3, o.heads, o.key_size}, o);
+    return output(packed_attention(qkv, mask, {.causal = o.causal}));
+  }
   Value q = heads_of(query, "query", o.key_size, o), k = heads_of(value, "key", o.key_size, o), v = heads_of(value, "value", value_size, o);
-  Value y = scaled_dot_product_attention(q, k, v, mask, {.causal = o.causal, .layout = "bthk"});
-  return projected(y, "attention_output", "bthk,hko->bto", {o.heads, value_size, out}, {out}, o);
+  return output(scaled_dot_product_attention(q, k, v, mask, {.causal = o.causal, .layout = "bthk"}));
 }
 
 }  // namespace belfry::nn

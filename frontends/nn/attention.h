@@ -12,6 +12,7 @@ struct MultiHeadAttentionOptions {
   std::int64_t output_size = 0;       ///< 0: that of the queries
   bool causal = false;
   bool bias = true;
+  bool packed = false;                ///< one product makes queries, keys and values of the same value
   Init kernel_init = "glorot_uniform", bias_init = "zeros";
   bool trainable = true;
   std::string name = "multi_head_attention";
@@ -19,7 +20,8 @@ struct MultiHeadAttentionOptions {
 
 /// query (batch, queries, in) attends to value (batch, keys, in'), whose keys are made from `value` too. Variables are those of
 /// Keras's MultiHeadAttention: query/kernel (in, heads, key_size) and query/bias, key/…, value/…, attention_output/kernel
-/// (heads, value_size, out) and attention_output/bias. The mask broadcasts to (batch, heads, queries, keys); empty: none.
+/// (heads, value_size, out) and attention_output/bias. `packed`, where query and value are one and values as long as keys: qkv/kernel (in, 3, heads, key_size) and qkv/bias, of
+/// queries, keys and values in this order; a larger product, and the same numbers. The mask broadcasts to (batch, heads, queries, keys); empty: none.
 Value multi_head_attention(Value query, Value value, Value mask, const MultiHeadAttentionOptions& options, SourceLine at = SourceLine::here());
 
 }  // namespace belfry::nn

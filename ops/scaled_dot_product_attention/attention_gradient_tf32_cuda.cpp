@@ -23,17 +23,19 @@ __shared__ Tiles all_tiles[1];
 #endif
 #define TILES all_tiles[0]
 typedef Pack<float, 2> Two;
-/// From one place of a head to the next.
-#define STEP(features) (int)(BESIDE * (features))
-#define ROW_OF(head, places) ((head) / BESIDE * (places) * BESIDE + (head) % BESIDE)
-/// Where the block's head begins, which no register keeps: rows of features of its queries and keys, and what there is one of per query.
-__shared__ i64 begins[3];
+/// From one place of a head to the next: of q, k and v, and of y.
+#define STEP(features) (int)(APART * (features))
+#define Y_STEP (int)(BESIDE * a.value_width)
+#define ROW_OF(head, places, apart) ((head) / BESIDE * (places) * (apart) + (head) % BESIDE)
+/// Where the block's head begins, which no register keeps: rows of features of its queries, keys and y, and what there is one of per query.
+__shared__ i64 begins[4];
 #define QUERIES_AT begins[0]
 #define KEYS_AT begins[1]
-#define LINES_AT begins[2]
+#define Y_AT begins[2]
+#define LINES_AT begins[3]
 inline void begin_head(i64 head, const Args& a) {
   __syncthreads();
-  if (threadIdx.x == 0) begins[0] = ROW_OF(head, a.queries), begins[1] = ROW_OF(head, a.keys), begins[2] = head * a.queries;
+  if (threadIdx.x == 0) begins[0] = ROW_OF(head, a.queries, APART), begins[1] = ROW_OF(head, a.keys, APART), begins[2] = ROW_OF(head, a.queries, BESIDE), begins[3] = head * a.queries;
   __syncthreads();
 }
 // Of thread t: its place in the warp, and where the warp's 16 rows and 32 columns of a tile begin.
@@ -76,12 +78,12 @@ inline void round_copies(Rows& rows) {
   }
 }
 inline void stage_keys(int j0, int from, bool fours, const Args& a) {
-  stage(TILES.keys, (const float*)a.in[1] + (KEYS_AT + j0 * BESIDE) * a.width + from, (int)a.keys - j0, STEP(a.width), (int)a.width - from, fours);
-  stage(TILES.values, (const float*)a.in[2] + (KEYS_AT + j0 * BESIDE) * a.value_width + from, (int)a.keys - j0, STEP(a.value_width), (int)a.value_width - from, fours);
+  stage(TILES.keys, (const float*)a.in[1] + (KEYS_AT + j0 * APART) * a.width + from, (int)a.keys - j0, STEP(a.width), (int)a.width - from, fours);
+  stage(TILES.values, (const float*)a.in[2] + (KEYS_AT + j0 * APART) * a.value_width + from, (int)a.keys - j0, STEP(a.value_width), (int)a.value_width - from, fours);
 }
 inline void stage_queries(int i0, int from, bool fours, bool own, const Args& a) {
-  stage(TILES.queries, (const float*)a.in[0] + (QUERIES_AT + i0 * BESIDE) * a.width + from, (int)a.queries - i0, STEP(a.width), (int)a.width - from, fours);
-  stage(TILES.dy, (const float*)a.in[5] + (QUERIES_AT + i0 * BESIDE) * a.value_width + from, (int)a.queries - i0, STEP(a.value_width), (int)a.value_width - from, fours);
+  stage(TILES.queries, (const float*)a.in[0] + (QUERIES_AT + i0 * APART) * a.width + from, (int)a.queries - i0, STEP(a.width), (int)a.width - from, fours);
+  stage(TILES.dy, (const float*)a.in[5] + (Y_AT + i0 * BESIDE) * a.value_width + from, (int)a.queries - i0, Y_STEP, (int)a.value_width - from, fours);
   const int row = i0 + threadIdx.x % SIDE;
   if (threadIdx.x < SIDE) copy_one(&TILES.top[threadIdx.x], (const float*)a.in[4] + LINES_AT + row, row < a.queries);
   else if (own && threadIdx.x < 2 * SIDE) copy_one(&TILES.own[threadIdx.x - SIDE], (const float*)a.scratch + LINES_AT + row, row < a.queries);
@@ -204,7 +206,7 @@ template <bool OF_KEYS, bool OF_QUERIES> inline void walk(int first, int j0, int
       if (sums_own && j0 == 0) UNROLL for (int n = 0; n < 4; ++n) {
         const u32 t = thread_now();
         const int row = i0 + t / 16 + 16 * n, column = t % 16 * 4;
-        if (row < a.queries && column < a.value_width) y[n] = *(const Four*)((const float*)a.in[3] + (QUERIES_AT + row * BESIDE) * a.value_width + column);
+        if (row < a.queries && column < a.value_width) y[n] = *(const Four*)((const float*)a.in[3] + (Y_AT + row * BESIDE) * a.value_width + column);
       }
       await_copies();
       if (sums_own && j0 == 0) add_own(y, i0, past_keys > SIDE, a);
@@ -256,7 +258,7 @@ inline int end_of(int begin, i64 past) { return begin + SIDE < past ? begin + SI
 KERNEL void own(const Args a) {
   const i64 lines = a.heads * a.queries;
   for (i64 line = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * 2 + threadIdx.x / 16 % 2; line / 2 * 2 < lines; line += (i64)gridDim.x * blockDim.x / 16) {
-    const i64 at = line < lines ? (ROW_OF(line / a.queries, a.queries) + line % a.queries * BESIDE) * a.value_width : 0;
+    const i64 at = line < lines ? (ROW_OF(line / a.queries, a.queries, BESIDE) + line % a.queries * BESIDE) * a.value_width : 0;
     float sum = 0;
     for (i64 k = threadIdx.x % 16 * 4; k < a.value_width; k += SIDE) {
       Four dy, y;

@@ -29,13 +29,14 @@ __shared__ Tiles all_tiles[2];
 #define LANE ((int)(t % 4))
 #define GROUP ((int)(t % 32 / 4))
 #define TOP ((int)(t / 32 * 16))
-/// What no register keeps: where the block's head begins, in rows of features of queries and keys and in what there is one of per query, the first query, and how many keys the queries see.
-__shared__ int places[5];
+/// What no register keeps: where the block's head begins, in rows of features of queries and keys and in what there is one of per query, the first query, how many keys the queries see, and where the head begins in y.
+__shared__ int places[6];
 #define QUERIES_AT places[0]
 #define KEYS_AT places[1]
 #define LINES_AT places[2]
 #define FIRST places[3]
 #define SEEN places[4]
+#define Y_AT places[5]
 
 /// SIDE rows, zeros where there are none.
 template <bool FOURS, int COLUMNS> inline void stage(float (&to)[SIDE][COLUMNS], const float* from, int rows, int step, int columns) {
@@ -117,8 +118,8 @@ template <bool FOURS> inline void begin(int j0, const Args& a) {
 /// A block has as many queries of a head as half its threads.
 template <bool FOURS> inline void attend(const Args& a) {
   if (threadIdx.x == 0) {
-    const u32 blocks = ((u32)a.queries + THREADS / 2 - 1) / (THREADS / 2), head = blockIdx.x / blocks, beside = (u32)BESIDE, of_heads = head / beside * beside;
-    places[0] = of_heads * (u32)a.queries + head % beside, places[1] = of_heads * (u32)a.keys + head % beside, places[2] = head * (u32)a.queries;
+    const u32 blocks = ((u32)a.queries + THREADS / 2 - 1) / (THREADS / 2), head = blockIdx.x / blocks, beside = (u32)BESIDE, of_heads = head / beside * (u32)APART, within = head % beside;
+    places[0] = of_heads * (u32)a.queries + within, places[1] = of_heads * (u32)a.keys + within, places[2] = head * (u32)a.queries, places[5] = (head - within) * (u32)a.queries + within;
     const int first = blockIdx.x % blocks * (THREADS / 2), keys = (int)a.keys;
     places[3] = first, places[4] = CAUSAL && first + THREADS / 2 < keys ? first + THREADS / 2 : keys;
   }
@@ -165,7 +166,7 @@ template <bool FOURS> inline void attend(const Args& a) {
     const int row = FIRST + TOP + GROUP + 8 * r;
     const float half = total[r] + from_lane(total[r], 1), sum = half + from_lane(half, 2), of_one = 1 / sum;
     if (row >= (int)a.queries) continue;
-    float* const to = (float*)a.out[0] + QUERIES_AT * (int)a.value_width + row * (int)a.value_step;
+    float* const to = (float*)a.out[0] + Y_AT * (int)a.value_width + row * (int)(BESIDE * a.value_width);
     UNROLL for (int h = 0; h < VALUE_WIDTHS; ++h) UNROLL for (int e = 0; e < 2; ++e) {
       const int column = 32 * h + 16 * e + 4 * LANE;
       Four x;

@@ -69,8 +69,8 @@ inline Generated begun(const KernelRequest& r, const AttentionLayout& p, int sha
   Generated g(r);
   g.head(p.causal ? "#define CAUSAL 1" : "#define CAUSAL 0").head("#define SHARED " + std::to_string(shared_bytes));
   g.number("heads", p.heads).number("queries", p.queries).number("keys", p.keys).number("width", p.width).number("value_width", p.value_width).real("scale", p.scale);
-  if (heads_behind(*r.attributes)) g.number("beside", p.beside).head("#define BESIDE a.beside");
-  else g.head("#define BESIDE 1");
+  if (heads_behind(*r.attributes)) g.number("beside", p.beside).head(std::string("#define BESIDE a.beside\n#define APART ") + (p.apart > p.beside ? "(3 * a.beside)" : "a.beside"));
+  else g.head("#define BESIDE 1\n#define APART 1");
   g.body(kProducts);
   return g;
 }
@@ -82,7 +82,7 @@ inline Support supports(const KernelRequest& r, std::size_t mask) {
   const AttentionLayout p = layout_of(r);
   if (mask < r.inputs.size() && r.inputs[mask].shape != Extents{0}) return refuse("it has a mask, and what a query does not see is multiplied by 0 here");
   if (p.causal && p.keys > p.queries) return refuse("no query sees the last keys, and what they hold is multiplied by 0 here");
-  if (std::max({r.inputs[0].elements(), r.inputs[1].elements(), r.inputs[2].elements(), p.heads * p.queries * std::max<std::int64_t>(p.value_width, 1)}) >= std::int64_t{1} << 31) return refuse("a tensor has more elements than it counts");
+  if (std::max({r.inputs[0].elements(), r.inputs[1].elements(), r.inputs[2].elements(), p.heads * p.queries * std::max<std::int64_t>(p.value_width, 1)}) * (p.apart / std::max<std::int64_t>(p.beside, 1)) >= std::int64_t{1} << 31) return refuse("a tensor has more elements than it counts");
   s.in_place = false;
   return s;
 }

@@ -24,8 +24,10 @@ struct Attention : AttentionLayout {
 
   /// Of scores.
   Tensor matrix(DType dtype, std::int64_t places, std::int64_t features) const { return {dtype, {batch, per_batch, places, features}, {per_batch * places * features, places * features, features, 1}}; }
-  /// Of q, k, v, y and their gradients.
-  Tensor rows(DType dtype, std::int64_t places, std::int64_t features) const { return {dtype, {batch, per_batch, places, features}, {per_batch * places * features, beside > 1 ? features : places * features, step(features), 1}}; }
+  /// Of q, k, v and their gradients.
+  Tensor rows(DType dtype, std::int64_t places, std::int64_t features) const { return {dtype, {batch, per_batch, places, features}, {per_batch * apart / beside * places * features, beside > 1 ? features : places * features, step(features), 1}}; }
+  /// Of y and its gradient.
+  Tensor y_rows(DType dtype) const { return {dtype, {batch, per_batch, queries, value_width}, {per_batch * queries * value_width, beside > 1 ? value_width : queries * value_width, y_step(), 1}}; }
   /// The same memory, read as (features, places).
   static Tensor turned(Tensor t) {
     std::swap(t.dims[2], t.dims[3]);
@@ -91,7 +93,7 @@ Sequence forward_of(const KernelRequest& r) {
   const std::size_t weights = a.scores(Kind::exp, {a.scores(Kind::sub, {s, top})}), total = a.per_query(Kind::sum_over, {weights});
   a.per_query(Kind::add, {top, a.per_query(Kind::log, {total})}, r.wanted[1] ? a.output(1) : Place{});
   const std::size_t v = a.input(2, a.rows(a.half, a.keys, a.value_width));
-  a.add(Kind::matmul, {a.scores(Kind::div, {weights, total}, a.half), v}, a.rows(a.half, a.queries, a.value_width), a.output(0));
+  a.add(Kind::matmul, {a.scores(Kind::div, {weights, total}, a.half), v}, a.y_rows(a.half), a.output(0));
   return a.finished(std::int64_t{1} << 20);
 }
 
@@ -119,9 +121,9 @@ Sequence gradient(const KernelRequest& r) {
   const std::int64_t kept = slope_bytes(a, 64, 128);  // in tiles
   if (kept / 2 >= std::int64_t{1} << 31) return none("it has more pairs of queries and keys than cuDNN counts");
   const std::size_t q = a.input(0, a.rows(a.half, a.queries, a.width)), k = a.input(1, a.turned(a.rows(a.half, a.keys, a.width))), v = a.input(2, a.turned(a.rows(a.half, a.keys, a.value_width)));
-  const std::size_t y = a.input(3, a.rows(a.half, a.queries, a.value_width)), log_sum = a.input(4, a.matrix(f32, a.queries, 1)), dy = a.input(5, a.rows(a.half, a.queries, a.value_width));
+  const std::size_t y = a.input(3, a.y_rows(a.half)), log_sum = a.input(4, a.matrix(f32, a.queries, 1)), dy = a.input(5, a.y_rows(a.half));
   const std::size_t scale = a.run.add(scalar(static_cast<float>(a.scale))), one = a.run.add(scalar(1));  // where dropout's scale would stand
-  const std::size_t product = a.add(Kind::mul, {dy, y}, a.rows(f32, a.queries, a.value_width));
+  const std::size_t product = a.add(Kind::mul, {dy, y}, a.y_rows(f32));
   const std::size_t own = a.per_query(Kind::mul, {a.per_query(Kind::sum_over, {product}), one}, a.out.temporary(a.heads * a.queries));
   const std::size_t s = a.scores(Kind::mul, {a.scores(Kind::matmul, {q, k}), scale});
   const std::size_t weights = a.scores(Kind::exp, {a.causally(a.scores(Kind::sub, {s, log_sum}))});

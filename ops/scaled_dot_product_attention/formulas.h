@@ -10,7 +10,9 @@
 namespace belfry {
 
 /// Whether the axis of heads stands behind that of places.
-inline bool heads_behind(const Attributes& a) { return a.text("layout") == "bthk"; }
+inline bool heads_behind(const Attributes& a) { return a.text("layout") != "bhtk"; }
+/// What layout says of q, k and v that lie side by side at each place, (…, places, 3, heads, features), as packed_attention has them.
+inline constexpr const char* kPacked = "bt3hk";
 
 struct AttentionLayout {
   AttentionLayout(const Attributes& a, const Extents& q, const Extents& k, const Extents& v)
@@ -18,17 +20,22 @@ struct AttentionLayout {
         scale(a.real("scale") != 0 ? a.real("scale") : 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(width, 1)))) {
     const std::size_t places = q.size() - (heads_behind(a) ? 3 : 2);
     if (heads_behind(a)) lead.back() = beside = q[q.size() - 2];
+    apart = a.text("layout") == kPacked ? 3 * beside : beside;
     heads = elements(lead), queries = q[places], keys = k[places];
   }
   /// The keys that query i may see, without the mask.
   std::int64_t seen(std::int64_t i) const { return causal ? std::min(keys, i + 1) : keys; }
-  /// Where a head begins in q, k, v, y and their gradients, and how far its places lie apart.
-  std::int64_t begin(std::int64_t head, std::int64_t places, std::int64_t features) const { return (head / beside * places * beside + head % beside) * features; }
-  std::int64_t step(std::int64_t features) const { return beside * features; }
+  /// Where a head begins in q, k, v and their gradients, and how far its places lie apart.
+  std::int64_t begin(std::int64_t head, std::int64_t places, std::int64_t features) const { return (head / beside * places * apart + head % beside) * features; }
+  std::int64_t step(std::int64_t features) const { return apart * features; }
+  /// The same in y and its gradient.
+  std::int64_t y_begin(std::int64_t head) const { return (head / beside * queries * beside + head % beside) * value_width; }
+  std::int64_t y_step() const { return beside * value_width; }
 
   Extents lead;  ///< of the scores: heads last
   std::int64_t heads = 0, queries = 0, keys = 0, width, value_width;
   std::int64_t beside = 1;  ///< heads whose features lie side by side at a place
+  std::int64_t apart = 1;   ///< as many, and of q, k and v where these lie side by side too
   bool causal;
   double scale;
 };

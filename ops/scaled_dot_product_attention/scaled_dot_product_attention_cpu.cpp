@@ -176,13 +176,13 @@ void clear(T* x, std::int64_t rows, std::int64_t step, std::int64_t n) {
 template <class T>
 void forward_head(const Problem& p, const HeadMask<T>& mask, const T* q, const T* k, const T* v, T* y, T* log_sum, T* scratch) {
   T *kt = scratch, *s = kt + p.width * kBlock;
-  const std::int64_t of_k = p.step(p.width), of_v = p.step(p.value_width);  // from place to place
+  const std::int64_t of_k = p.step(p.width), of_v = p.step(p.value_width), of_y = p.y_step();  // from place to place
   for (std::int64_t i0 = 0; i0 < p.queries; i0 += kBlock) {
     std::int64_t m = std::min(kBlock, p.queries - i0), last = p.seen(i0 + m - 1);
-    T top[kBlock], *out = y + i0 * of_v;
+    T top[kBlock], *out = y + i0 * of_y;
     double total[kBlock] = {};
     std::fill_n(top, kBlock, kNothing<T>);
-    clear(out, m, of_v, p.value_width);
+    clear(out, m, of_y, p.value_width);
     for (std::int64_t j0 = 0; j0 < last; j0 += kBlock) {
       std::int64_t n = std::min(kBlock, p.keys - j0);
       transposed<T>(k + j0 * of_k, of_k, n, p.width, kt);
@@ -191,14 +191,14 @@ void forward_head(const Problem& p, const HeadMask<T>& mask, const T* q, const T
         T greatest = greatest_of<T>(s + r * kBlock, n, top[r]), base = base_of(greatest), kept = exponential(top[r] - base);
         total[r] = total[r] * static_cast<double>(kept) + to_weights<T>(s + r * kBlock, n, base);
         if (kept != 1)
-          for (std::int64_t x = 0; x < p.value_width; ++x) out[r * of_v + x] *= kept;
+          for (std::int64_t x = 0; x < p.value_width; ++x) out[r * of_y + x] *= kept;
         top[r] = greatest;
       }
-      add_weighted<T>(s, v + j0 * of_v, of_v, out, of_v, m, p.value_width, n, [&](std::int64_t r, std::int64_t x) { return sees(p, mask, i0 + r, j0 + x); });
+      add_weighted<T>(s, v + j0 * of_v, of_v, out, of_y, m, p.value_width, n, [&](std::int64_t r, std::int64_t x) { return sees(p, mask, i0 + r, j0 + x); });
     }
     for (std::int64_t r = 0; r < m; ++r) {
       for (std::int64_t x = 0; x < p.value_width; ++x) {
-        T& value = out[r * of_v + x];
+        T& value = out[r * of_y + x];
         value = total[r] == 0 ? T{0} : static_cast<T>(static_cast<double>(value) / total[r]);
       }
       if (log_sum) log_sum[i0 + r] = static_cast<T>(static_cast<double>(base_of(top[r])) + std::log(total[r]));
@@ -211,7 +211,7 @@ template <class T>
 void gradient_head(const Problem& p, const HeadMask<T>& mask, const T* q, const T* k, const T* v, const T* y, const T* log_sum, const T* dy, T* dq, T* dk, T* dv, T* dscores, T* scratch) {
   T *kt = scratch, *vt = kt + p.width * kBlock, *weights = vt + p.value_width * kBlock, *slopes = weights + kBlock * kBlock, *turned = slopes + kBlock * kBlock;
   const T scale = static_cast<T>(p.scale);
-  const std::int64_t w = p.width, vw = p.value_width, of_q = p.step(w), of_v = p.step(vw);  // from place to place
+  const std::int64_t w = p.width, vw = p.value_width, of_q = p.step(w), of_v = p.step(vw), of_y = p.y_step();  // from place to place
   clear(dq, p.queries, of_q, w);
   clear(dk, p.keys, of_q, w);
   clear(dv, p.keys, of_v, vw);
@@ -225,9 +225,9 @@ void gradient_head(const Problem& p, const HeadMask<T>& mask, const T* q, const 
       if (p.seen(i0 + m - 1) <= j0) continue;
       scores<T>(p, mask, q, kt, i0, j0, m, n, weights);
       std::fill_n(slopes, m * kBlock, T{0});
-      add_product<T>(dy + i0 * of_v, of_v, vt, kBlock, slopes, kBlock, m, n, vw);
+      add_product<T>(dy + i0 * of_y, of_y, vt, kBlock, slopes, kBlock, m, n, vw);
       for (std::int64_t r = 0; r < m; ++r) {
-        const T *dy_row = dy + (i0 + r) * of_v, *y_row = y + (i0 + r) * of_v, base = base_of(log_sum[i0 + r]);
+        const T *dy_row = dy + (i0 + r) * of_y, *y_row = y + (i0 + r) * of_y, base = base_of(log_sum[i0 + r]);
         double sum = 0;
         for (std::int64_t x = 0; x < vw; ++x) sum += static_cast<double>(dy_row[x]) * static_cast<double>(y_row[x]);
         to_weights<T>(weights + r * kBlock, n, base);
@@ -236,7 +236,7 @@ void gradient_head(const Problem& p, const HeadMask<T>& mask, const T* q, const 
       auto key_of_query = [&](std::int64_t r, std::int64_t x) { return sees(p, mask, i0 + r, j0 + x); };
       auto query_of_key = [&](std::int64_t x, std::int64_t r) { return sees(p, mask, i0 + r, j0 + x); };
       transposed<T>(weights, kBlock, m, n, turned);
-      add_weighted<T>(turned, dy + i0 * of_v, of_v, dv + j0 * of_v, of_v, n, vw, m, query_of_key);
+      add_weighted<T>(turned, dy + i0 * of_y, of_y, dv + j0 * of_v, of_v, n, vw, m, query_of_key);
       add_weighted<T>(slopes, k + j0 * of_q, of_q, dq + i0 * of_q, of_q, m, w, n, key_of_query);
       transposed<T>(slopes, kBlock, m, n, turned);
       add_weighted<T>(turned, q + i0 * of_q, of_q, dk + j0 * of_q, of_q, n, w, m, query_of_key);
@@ -246,7 +246,7 @@ void gradient_head(const Problem& p, const HeadMask<T>& mask, const T* q, const 
 
 template <class T>
 void run_head(const Problem& p, const HeadMask<T>& mask, const Arguments& a, std::int64_t head, bool backward, T* scratch) {
-  std::int64_t q = p.begin(head, p.queries, p.width), k = p.begin(head, p.keys, p.width), v = p.begin(head, p.keys, p.value_width), y = p.begin(head, p.queries, p.value_width), row = head * p.queries;
+  std::int64_t q = p.begin(head, p.queries, p.width), k = p.begin(head, p.keys, p.width), v = p.begin(head, p.keys, p.value_width), y = p.y_begin(head), row = head * p.queries;
   if (!backward) return forward_head<T>(p, mask, a.in<T>(0) + q, a.in<T>(1) + k, a.in<T>(2) + v, a.out<T>(0) + y, a.outputs[1] ? a.out<T>(1) + row : nullptr, scratch);
   gradient_head<T>(p, mask, a.in<T>(0) + q, a.in<T>(1) + k, a.in<T>(2) + v, a.in<T>(3) + y, a.in<T>(4) + row, a.in<T>(5) + y, a.out<T>(0) + q, a.out<T>(1) + k, a.out<T>(2) + v,
                    a.outputs[3] ? a.out<T>(3) + row * p.keys : nullptr, scratch);

@@ -22,18 +22,20 @@ const char* const kTiles = R"(
 #define DEPTH 16
 #define LANES 0xFFFFFFFFu
 #define NOTHING ((T)__uint_as_float(0xFF800000u))
-/// From one place of a head to the next.
-#define STEP(features) (BESIDE * (features))
-#define ROW_OF(head, places) ((head) / BESIDE * (places) * BESIDE + (head) % BESIDE)
-/// Where the block's head begins, which no register keeps: rows of features of its queries and keys, the mask, and what there is one of per query.
-__shared__ i64 begins[4];
+/// From one place of a head to the next: of q, k and v, and of y.
+#define STEP(features) (APART * (features))
+#define Y_STEP (BESIDE * a.value_width)
+#define ROW_OF(head, places, apart) ((head) / BESIDE * (places) * (apart) + (head) % BESIDE)
+/// Where the block's head begins, which no register keeps: rows of features of its queries, keys and y, the mask, and what there is one of per query.
+__shared__ i64 begins[5];
 #define QUERIES_AT begins[0]
 #define KEYS_AT begins[1]
-#define MASK_AT begins[2]
-#define LINES_AT begins[3]
+#define Y_AT begins[2]
+#define MASK_AT begins[3]
+#define LINES_AT begins[4]
 inline void begin_head(i64 head, const Args& a) {
   __syncthreads();
-  if (threadIdx.x == 0) begins[0] = ROW_OF(head, a.queries), begins[1] = ROW_OF(head, a.keys), begins[2] = MASK_OF(head), begins[3] = head * a.queries;
+  if (threadIdx.x == 0) begins[0] = ROW_OF(head, a.queries, APART), begins[1] = ROW_OF(head, a.keys, APART), begins[2] = ROW_OF(head, a.queries, BESIDE), begins[3] = MASK_OF(head), begins[4] = head * a.queries;
   __syncthreads();
 }
 #define EACH(i) _Pragma("unroll") for (int i = 0; i < R; ++i)
@@ -65,10 +67,10 @@ inline void stage_rows(Few (*to)[17], const T* from, i64 rows, i64 step, i64 col
   }
 }
 /// sums += x·yᵀ.
-inline void add_scores(T (&sums)[R][R], const T* x, i64 rows_x, const T* y, i64 rows_y, i64 width, const Args& a) {
+inline void add_scores(T (&sums)[R][R], const T* x, i64 rows_x, i64 step_x, const T* y, i64 rows_y, i64 width, const Args& a) {
   for (i64 k0 = 0; k0 < width; k0 += DEPTH) {
     __syncthreads();
-    stage_columns(left, x, rows_x, STEP(width), width, k0);
+    stage_columns(left, x, rows_x, step_x, width, k0);
     stage_columns(right, y, rows_y, STEP(width), width, k0);
     __syncthreads();
 #pragma unroll UNROLLED_BY
@@ -158,7 +160,7 @@ KERNEL void attend(const Args a) {
   for (i64 item = blockIdx.x; item < a.heads * rows * chunks; item += gridDim.x) {
     const i64 first = item % chunks * SIDE, i0 = item / chunks % rows * SIDE, head = item / chunks / rows;
     begin_head(head, a);
-    const T* q = (const T*)a.in[0] + (QUERIES_AT + i0 * BESIDE) * a.width;
+    const T* q = (const T*)a.in[0] + (QUERIES_AT + i0 * APART) * a.width;
     const T* k = (const T*)a.in[1] + KEYS_AT * a.width;
     const T* v = (const T*)a.in[2] + KEYS_AT * a.value_width + first;
     T sums[R][R] = {}, top[R], total[R];
@@ -167,7 +169,7 @@ KERNEL void attend(const Args a) {
       const bool edge = on_edge(i0, j0, a);
       T s[R][R] = {};
       if (edge) stage_mask(i0, j0, MASK_AT, a);
-      add_scores(s, q, a.queries - i0, k + j0 * STEP(a.width), a.keys - j0, a.width, a);
+      add_scores(s, q, a.queries - i0, STEP(a.width), k + j0 * STEP(a.width), a.keys - j0, a.width, a);
       finish_scores(s, edge, a);
       EACH(i) {
         T best = top[i], sum = 0;
@@ -191,7 +193,7 @@ KERNEL void attend(const Args a) {
     EACH(i) {
       const i64 row = i0 + ROW * R + i;
       if (row >= a.queries) continue;
-      EACH(j) if (const i64 column = first + COLUMN * R + j; column < a.value_width) ((T*)a.out[0])[(QUERIES_AT + row * BESIDE) * a.value_width + column] = total[i] == 0 ? T(0) : sums[i][j] / total[i];
+      EACH(j) if (const i64 column = first + COLUMN * R + j; column < a.value_width) ((T*)a.out[0])[(Y_AT + row * BESIDE) * a.value_width + column] = total[i] == 0 ? T(0) : sums[i][j] / total[i];
       if (a.out[1] && first == 0 && COLUMN == 0) ((T*)a.out[1])[LINES_AT + row] = (top[i] == NOTHING ? T(0) : top[i]) + log(total[i]);
     }
   }
@@ -203,7 +205,7 @@ const char* const kGradient = R"(
 KERNEL void own(const Args a) {
   EACH_LINE(line) {
     T sum = 0;
-    const i64 at = (ROW_OF(line / a.queries, a.queries) + line % a.queries * BESIDE) * a.n;
+    const i64 at = (ROW_OF(line / a.queries, a.queries, BESIDE) + line % a.queries * BESIDE) * a.n;
     EACH_OF(k, a.n) sum += ((const T*)a.in[5])[at + k] * ((const T*)a.in[3])[at + k];
     sum = across(sum, Add());
     if (threadIdx.x % WIDTH == 0) ((T*)a.scratch)[line] = sum;
@@ -211,14 +213,14 @@ KERNEL void own(const Args a) {
 }
 /// Weights and slopes of a tile, from its scores and dy·vᵀ.
 inline void slopes(T (&s)[R][R], T (&d)[R][R], i64 i0, i64 j0, bool edge, const Args& a) {
-  const T* q = (const T*)a.in[0] + (QUERIES_AT + i0 * BESIDE) * a.width;
-  const T* k = (const T*)a.in[1] + (KEYS_AT + j0 * BESIDE) * a.width;
-  const T* v = (const T*)a.in[2] + (KEYS_AT + j0 * BESIDE) * a.value_width;
-  const T* dy = (const T*)a.in[5] + (QUERIES_AT + i0 * BESIDE) * a.value_width;
+  const T* q = (const T*)a.in[0] + (QUERIES_AT + i0 * APART) * a.width;
+  const T* k = (const T*)a.in[1] + (KEYS_AT + j0 * APART) * a.width;
+  const T* v = (const T*)a.in[2] + (KEYS_AT + j0 * APART) * a.value_width;
+  const T* dy = (const T*)a.in[5] + (Y_AT + i0 * BESIDE) * a.value_width;
   EACH(i) EACH(j) s[i][j] = d[i][j] = 0;
   if (edge) stage_mask(i0, j0, MASK_AT, a);
-  add_scores(s, q, a.queries - i0, k, a.keys - j0, a.width, a);
-  add_scores(d, dy, a.queries - i0, v, a.keys - j0, a.value_width, a);
+  add_scores(s, q, a.queries - i0, STEP(a.width), k, a.keys - j0, a.width, a);
+  add_scores(d, dy, a.queries - i0, Y_STEP, v, a.keys - j0, a.value_width, a);
   finish_scores(s, edge, a);
   EACH(i) {
     const i64 row = i0 + ROW * R + i, at = LINES_AT + row;
@@ -235,14 +237,14 @@ KERNEL void of_keys(const Args a) {
     const i64 first = item % chunks * SIDE, j0 = item / chunks % columns * SIDE, head = item / chunks / columns;
     begin_head(head, a);
     const T* q = (const T*)a.in[0] + QUERIES_AT * a.width + first;
-    const T* dy = (const T*)a.in[5] + QUERIES_AT * a.value_width + first;
+    const T* dy = (const T*)a.in[5] + Y_AT * a.value_width + first;
     T dk[R][R] = {}, dv[R][R] = {};
     for (i64 i0 = CAUSAL ? j0 : 0; i0 < a.queries; i0 += SIDE) {
       const bool edge = on_edge(i0, j0, a);
       T s[R][R], d[R][R];
       slopes(s, d, i0, j0, edge, a);
       keep(s, false, edge);
-      add_weighted(dv, dy + i0 * STEP(a.value_width), a.queries - i0, STEP(a.value_width), a.value_width - first, edge);
+      add_weighted(dv, dy + i0 * Y_STEP, a.queries - i0, Y_STEP, a.value_width - first, edge);
       EACH(i) EACH(j) d[i][j] *= (T)a.scale;
       keep(d, false, edge);
       add_weighted(dk, q + i0 * STEP(a.width), a.queries - i0, STEP(a.width), a.width - first, edge);
@@ -252,8 +254,8 @@ KERNEL void of_keys(const Args a) {
       if (row >= a.keys) continue;
       EACH(j) {
         const i64 column = first + COLUMN * R + j;
-        if (column < a.width) ((T*)a.out[1])[(KEYS_AT + row * BESIDE) * a.width + column] = dk[i][j];
-        if (column < a.value_width) ((T*)a.out[2])[(KEYS_AT + row * BESIDE) * a.value_width + column] = dv[i][j];
+        if (column < a.width) ((T*)a.out[1])[(KEYS_AT + row * APART) * a.width + column] = dk[i][j];
+        if (column < a.value_width) ((T*)a.out[2])[(KEYS_AT + row * APART) * a.value_width + column] = dv[i][j];
       }
     }
   }
@@ -282,7 +284,7 @@ KERNEL void of_queries(const Args a) {
     }
     EACH(i) {
       const i64 row = i0 + ROW * R + i;
-      EACH(j) if (const i64 column = first + COLUMN * R + j; row < a.queries && column < a.width) ((T*)a.out[0])[(QUERIES_AT + row * BESIDE) * a.width + column] = dq[i][j];
+      EACH(j) if (const i64 column = first + COLUMN * R + j; row < a.queries && column < a.width) ((T*)a.out[0])[(QUERIES_AT + row * APART) * a.width + column] = dq[i][j];
     }
   }
 }
@@ -300,8 +302,8 @@ Generated head_of(const KernelRequest& r, const Problem& p) {
   Generated g(r);
   g.type("T", r.inputs[0].dtype).head(p.causal ? "#define CAUSAL 1" : "#define CAUSAL 0");
   g.number("heads", p.heads).number("queries", p.queries).number("keys", p.keys).number("width", p.width).number("value_width", p.value_width).real("scale", p.scale);
-  if (heads_behind(*r.attributes)) g.number("beside", p.beside).head("#define BESIDE a.beside\n#define UNROLLED_BY 2");  // of four at once registers are spilled
-  else g.head("#define BESIDE 1\n#define UNROLLED_BY 4");
+  if (heads_behind(*r.attributes)) g.number("beside", p.beside).head(std::string("#define BESIDE a.beside\n#define APART ") + (p.apart > p.beside ? "(3 * a.beside)" : "a.beside") + "\n#define UNROLLED_BY 2");  // of four at once registers are spilled
+  else g.head("#define BESIDE 1\n#define APART 1\n#define UNROLLED_BY 4");
   const bool masked = p.mask < r.inputs.size() && r.inputs[p.mask].shape != Extents{0};
   std::string offset = "0";
   if (masked) {

@@ -116,6 +116,18 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     out.tolerance = 1e-4;
     return out;
   };
+  if (op.starts_with("packed_attention")) {
+    auto of = [&](const char* name, DType t, Attributes a, std::int64_t places, std::int64_t heads, std::int64_t width, double tolerance, std::optional<CaseInput> mask = {}) {
+      const TensorType qkv{t, {2, places, 3, heads, width}}, y{t, {2, places, heads, width}}, log_sum{f32, {2, heads, places}};
+      OpCase out{.name = name, .attributes = std::move(a), .inputs = {{qkv}}, .outputs = {y, log_sum}, .tolerance = tolerance, .keep_dtypes = true};
+      if (op != "packed_attention") out.inputs.insert(out.inputs.end(), {{y}, {log_sum, 5, 6}, {y}}), out.outputs = {qkv, {f32, {2, heads, places, places}}};
+      if (mask) out.inputs.push_back(*mask);
+      return out;
+    };
+    const Attributes causal = {{"causal", true}};
+    return {of("tiles, masked", f32, {}, 70, 3, 17, 1e-4, bits({2, 1, 1, 70})), of("on tensor cores", f32, {}, 133, 3, 17, 1e-4), of("on tensor cores, causal", f32, causal, 130, 2, 64, 1e-4),
+            of("on tensor cores, a block for a head", f32, causal, 70, 2, 36, 1e-4), of("on tensor cores, a head", f32, {}, 90, 1, 24, 1e-4), of("halves", bf16, {}, 70, 3, 24, 0x1p-6), of("halves, causal", bf16, causal, 130, 2, 64, 0x1p-6)};
+  }
   // Tiles that are not full, and more features than a tile is wide.
   if (op == "scaled_dot_product_attention")
     return {{.name = "tiles, masked", .inputs = {real({2, 2, 70, 17}), real({2, 2, 133, 17}), real({2, 2, 133, 70}), bits({2, 1, 1, 133})}, .outputs = {{f32, {2, 2, 70, 70}}, {f32, {2, 2, 70}}}},

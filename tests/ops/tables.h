@@ -32,6 +32,7 @@ OpTables reduce_cases();
 OpTables reshape_cases();
 OpTables resize_cases();
 OpTables row_count_cases();
+OpTables packed_attention_cases();
 OpTables scaled_dot_product_attention_cases();
 OpTables scatter_add_cases();
 OpTables slice_cases();

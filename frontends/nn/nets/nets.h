@@ -52,6 +52,7 @@ Value cifar10(Value image, SourceLine at = SourceLine::here());
 struct TransformerOptions {
   std::int64_t vocabulary = 256, length = 64, width = 128, heads = 4, blocks = 2;
   double dropout = 0;
+  bool packed = false;  ///< queries, keys and values of a block by one product
 };
 Value transformer(Value tokens, const TransformerOptions& options = {}, SourceLine at = SourceLine::here());
 

@@ -101,7 +101,7 @@ Graph transformer(std::shared_ptr<const OpSet> ops, const Settings& s) {
   Builder b("transformer", std::move(ops));
   const std::int64_t length = whole(s, "length");
   Value tokens = b.input("tokens", i32, {kBatch, length}), targets = b.input("targets", i32, {kBatch, length});
-  Value logits = nn::transformer(tokens, {.vocabulary = whole(s, "vocabulary"), .length = length, .width = whole(s, "width"), .heads = whole(s, "heads"), .blocks = whole(s, "blocks"), .dropout = s.at("dropout")});
+  Value logits = nn::transformer(tokens, {.vocabulary = whole(s, "vocabulary"), .length = length, .width = whole(s, "width"), .heads = whole(s, "heads"), .blocks = whole(s, "blocks"), .dropout = s.at("dropout"), .packed = s.at("packed") != 0});
   return classifier(std::move(b), logits, targets, AdamW{.learning_rate = s.at("rate"), .weight_decay = 0.01});
 }
 
@@ -143,7 +143,7 @@ const std::vector<NetDef>& standard_nets() {
       {"resnet101", "ResNet-101; Adam: 44,707,176 parameters", picture_settings(224, 1e-3), pictures<nn::resnet101>("resnet101")},
       {"vgg16", "VGG-16; Adam: 138,357,544 parameters", picture_settings(224, 1e-4), pictures<nn::vgg16>("vgg16")},
       {"alexnet", "AlexNet in two groups; Adam: 60,965,224 parameters", picture_settings(227, 1e-4), pictures<nn::alexnet>("alexnet")},
-      {"transformer", "a causal language model over bytes; AdamW", {{"vocabulary", 256}, {"length", 64}, {"width", 128}, {"heads", 4}, {"blocks", 2}, {"dropout", 0}, {"rate", 1e-3}}, transformer}};
+      {"transformer", "a causal language model over bytes; AdamW", {{"vocabulary", 256}, {"length", 64}, {"width", 128}, {"heads", 4}, {"blocks", 2}, {"dropout", 0}, {"packed", 0}, {"rate", 1e-3}}, transformer}};
   return nets;
 }
 

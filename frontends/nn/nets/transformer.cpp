@@ -20,7 +20,7 @@ Value transformer(Value tokens, const TransformerOptions& o, SourceLine at) {
   for (int i = 0; i < o.blocks; ++i) {
     const std::string prefix = fmt::format("block_{}_", i);
     Value y = layer_norm(x, {.epsilon = 1e-5, .name = prefix + "attention_norm"});
-    x = x + dropped(multi_head_attention(y, y, {}, {.heads = o.heads, .key_size = o.width / o.heads, .causal = true, .name = prefix + "attention"}));
+    x = x + dropped(multi_head_attention(y, y, {}, {.heads = o.heads, .key_size = o.width / o.heads, .causal = true, .packed = o.packed, .name = prefix + "attention"}));
     y = layer_norm(x, {.epsilon = 1e-5, .name = prefix + "mlp_norm"});
     y = dense(y, {.units = 4 * o.width, .activation = Activation::gelu, .name = prefix + "mlp_up"});
     x = x + dropped(dense(y, {.units = o.width, .name = prefix + "mlp_down"}));

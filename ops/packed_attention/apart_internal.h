@@ -1,0 +1,64 @@
+// Kernels of scaled_dot_product_attention for q, k and v that lie in one value: they begin one behind the other there, and steps from place to place are three times as long.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <belfry/executor/kernel.h>
+
+namespace belfry {
+
+/// The request as it would be of q, k and v apart, but for the layout, which says how they lie.
+inline KernelRequest apart(const KernelRequest& r) {
+  KernelRequest out = r;
+  Extents shape = r.inputs[0].shape;
+  shape.erase(shape.end() - 3);
+  out.inputs.insert(out.inputs.begin(), 2, {});
+  std::fill_n(out.inputs.begin(), 3, LocalType{r.inputs[0].dtype, shape});
+  out.op = "scaled_dot_product_attention";
+  if (r.op != "packed_attention") {
+    out.op += "_gradient";
+    out.outputs.insert(out.outputs.begin(), 2, {});
+    std::fill_n(out.outputs.begin(), 3, LocalType{r.outputs[0].dtype, shape});
+    if (!r.wanted.empty()) out.wanted.insert(out.wanted.begin(), 2, r.wanted[0]);
+  }
+  return out;
+}
+
+/// What launches a kernel for q, k and v apart with the three parts of one value.
+struct PackedPrepared : Prepared {
+  PackedPrepared(std::unique_ptr<Prepared> kernel, const KernelRequest& r) : kernel(std::move(kernel)), backward(r.op != "packed_attention") {
+    const Extents& shape = r.inputs[0].shape;
+    part = shape[shape.size() - 2] * shape.back() * static_cast<std::int64_t>(size_of(r.inputs[0].dtype));
+    of_gradient = shape[shape.size() - 2] * shape.back() * static_cast<std::int64_t>(size_of(r.outputs[0].dtype));
+  }
+  void launch(const Arguments& a) override {
+    three = a;
+    three.inputs.insert(three.inputs.begin() + 1, {a.inputs[0] + part, a.inputs[0] + 2 * part});
+    if (backward) three.outputs.insert(three.outputs.begin() + 1, {a.outputs[0] + of_gradient, a.outputs[0] + 2 * of_gradient});
+    kernel->launch(three);
+  }
+  std::unique_ptr<Prepared> kernel;
+  bool backward;
+  std::int64_t part, of_gradient;  // bytes
+  Arguments three;
+};
+
+inline Kernel packed(Kernel k) {
+  Kernel out = k;
+  out.op = k.op == "scaled_dot_product_attention" ? "packed_attention" : "packed_attention_gradient";
+  out.supports = [s = k.supports](const KernelRequest& r) { return s(apart(r)); };
+  out.prepare = [p = k.prepare](const KernelRequest& r) -> std::unique_ptr<Prepared> { return std::make_unique<PackedPrepared>(p(apart(r)), r); };
+  if (k.engines) out.engines = [e = k.engines](const KernelRequest& r) { return e(apart(r)); };
+  return out;
+}
+inline std::vector<Kernel> packed(std::vector<Kernel> all) {
+  for (Kernel& k : all) k = packed(std::move(k));
+  return all;
+}
+
+}  // namespace belfry
