@@ -109,5 +109,25 @@ TEST(MultiHeadAttention, is_softmax_of_scores_times_values) {
   EXPECT_TRUE(says([&] { nn::multi_head_attention(mask, memory, {}, {.heads = 2, .key_size = 3}); }, {"[multi_head_attention] 'mask'", "batch, place and feature"}));
 }
 
+/// One product, and the numbers of three.
+TEST(MultiHeadAttention, packed_is_attention_of_what_lies_side_by_side) {
+  Builder b("net");
+  Value x = b.input("x", f64, {kBatch, 5, 4}), mask = b.input("mask", f64, {kBatch, 1, 1, 5});
+  Value y = nn::multi_head_attention(x, x, mask, {.heads = 2, .key_size = 3, .causal = true, .packed = true});
+  EXPECT_EQ(variables_of(b.graph()), (Strings{"multi_head_attention/qkv/kernel (4, 3, 2, 3)", "multi_head_attention/qkv/bias (3, 2, 3)", "multi_head_attention/attention_output/kernel (2, 3, 4)",
+                                              "multi_head_attention/attention_output/bias (4)"}));
+  auto v = [&](const std::string& name) { return b.graph().value(b.graph().at("multi_head_attention/" + name)); };
+  auto part = [&](std::int64_t k) {
+    const Value kernel = squeeze(slice(v("qkv/kernel"), {0, k, 0, 0}, {4, 1, 2, 3}), {1}), bias = slice(v("qkv/bias"), {k, 0, 0}, {1, 2, 3});
+    return contract("bti,ihk->bthk", x, kernel) + bias;
+  };
+  Value by_hand = contract("bthk,hko->bto", scaled_dot_product_attention(part(0), part(1), part(2), mask, {.causal = true, .layout = "bthk"}), v("attention_output/kernel")) + v("attention_output/bias");
+  const Graph& g = b.graph();
+  Tensors got = run_whole(g, feeds_for(g, 3), state_for(g), 3, {{"layer", y.id}, {"by hand", by_hand.id}}).fetched;
+  EXPECT_LE(distance(got.at("layer"), got.at("by hand")), 1e-14);
+  EXPECT_TRUE(says([&] { nn::multi_head_attention(x, x + 1, {}, {.heads = 2, .key_size = 3, .packed = true}); }, {"[multi_head_attention] packed: ", "are two values"}));
+  EXPECT_TRUE(says([&] { nn::multi_head_attention(x, x, {}, {.heads = 2, .key_size = 3, .value_size = 2, .packed = true}); }, {"[multi_head_attention] packed: values of 2 beside keys of 3"}));
+}
+
 }  // namespace
 }  // namespace belfry::test

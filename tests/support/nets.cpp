@@ -269,6 +269,8 @@ void normed_attention(Builder& b, DType t) {
   Value seen = reshape(greater(weight, constant_like(weight, 0.4)), {kBatch, 1, 1, 4});
   h = h + nn::multi_head_attention(nn::layer_norm(h), stop_gradient(h), seen, {.heads = 2, .key_size = 3, .causal = true});
   h = h + nn::multi_head_attention(nn::rms_norm(h), h, {}, {.heads = 2, .key_size = 2, .value_size = 3});
+  const Value normed = nn::layer_norm(h);
+  h = h + nn::multi_head_attention(normed, normed, seen, {.heads = 2, .key_size = 3, .packed = true});
   h = reduce_mean(nn::group_norm(h, {.groups = 2, .center = false}), {.axes = {1}});
   Value loss = weighted_mean(sparse_softmax_cross_entropy(dense(b, h, "out", 5), label_(b)), reduce_mean(weight, {.axes = {1}}));
   fetch(b, "hidden", h);
