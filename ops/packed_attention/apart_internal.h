@@ -29,22 +29,21 @@ inline KernelRequest apart(const KernelRequest& r) {
   return out;
 }
 
+/// From the first of q, k and v to the next.
+inline std::int64_t bytes_of_part(const LocalType& qkv) { return qkv.shape[qkv.shape.size() - 2] * qkv.shape.back() * static_cast<std::int64_t>(size_of(qkv.dtype)); }
+
 /// What launches a kernel for q, k and v apart with the three parts of one value.
 struct PackedPrepared : Prepared {
-  PackedPrepared(std::unique_ptr<Prepared> kernel, const KernelRequest& r) : kernel(std::move(kernel)), backward(r.op != "packed_attention") {
-    const Extents& shape = r.inputs[0].shape;
-    part = shape[shape.size() - 2] * shape.back() * static_cast<std::int64_t>(size_of(r.inputs[0].dtype));
-    of_gradient = shape[shape.size() - 2] * shape.back() * static_cast<std::int64_t>(size_of(r.outputs[0].dtype));
-  }
+  PackedPrepared(std::unique_ptr<Prepared> kernel, const KernelRequest& r) : kernel(std::move(kernel)), backward(r.op != "packed_attention"), part(bytes_of_part(r.inputs[0])) {}
   void launch(const Arguments& a) override {
     three = a;
     three.inputs.insert(three.inputs.begin() + 1, {a.inputs[0] + part, a.inputs[0] + 2 * part});
-    if (backward) three.outputs.insert(three.outputs.begin() + 1, {a.outputs[0] + of_gradient, a.outputs[0] + 2 * of_gradient});
+    if (backward) three.outputs.insert(three.outputs.begin() + 1, {a.outputs[0] + part, a.outputs[0] + 2 * part});
     kernel->launch(three);
   }
   std::unique_ptr<Prepared> kernel;
   bool backward;
-  std::int64_t part, of_gradient;  // bytes
+  std::int64_t part;
   Arguments three;
 };
 
@@ -53,12 +52,7 @@ inline Kernel packed(Kernel k) {
   out.op = k.op == "scaled_dot_product_attention" ? "packed_attention" : "packed_attention_gradient";
   out.supports = [s = k.supports](const KernelRequest& r) { return s(apart(r)); };
   out.prepare = [p = k.prepare](const KernelRequest& r) -> std::unique_ptr<Prepared> { return std::make_unique<PackedPrepared>(p(apart(r)), r); };
-  if (k.engines) out.engines = [e = k.engines](const KernelRequest& r) { return e(apart(r)); };
   return out;
-}
-inline std::vector<Kernel> packed(std::vector<Kernel> all) {
-  for (Kernel& k : all) k = packed(std::move(k));
-  return all;
 }
 
 }  // namespace belfry

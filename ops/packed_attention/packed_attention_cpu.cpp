@@ -3,6 +3,10 @@
 
 namespace belfry {
 
-std::vector<Kernel> packed_attention_cpu() { return packed(scaled_dot_product_attention_cpu()); }
+std::vector<Kernel> packed_attention_cpu() {
+  std::vector<Kernel> out;
+  for (Kernel& k : scaled_dot_product_attention_cpu()) out.push_back(packed(std::move(k)));
+  return out;
+}
 
 }  // namespace belfry

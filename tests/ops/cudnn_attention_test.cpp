@@ -69,6 +69,33 @@ TEST(CudnnAttention, ComputesWhatTheReferencesDo) {
     }
 }
 
+/// q, k and v in one value: (…, places, 3, heads, features).
+Asked asked_packed(const char* op, const Shape& lead, std::int64_t places, std::int64_t heads, std::int64_t width, bool causal, DType t = bf16) {
+  auto with = [&](std::initializer_list<Dim> last) {
+    Shape out = lead;
+    out.insert(out.end(), last);
+    return out;
+  };
+  KernelCase c{"cudnn", op, {{t, with({places, 3, heads, width})}}, {{"causal", causal}}};
+  const TensorType y{t, with({places, heads, width})};
+  if (op != std::string("packed_attention")) c.inputs.insert(c.inputs.end(), {y, {f32, with({heads, places})}, y});
+  Asked out(c);
+  if (op != std::string("packed_attention")) out.request.wanted[1] = false;
+  return out;
+}
+
+TEST(CudnnAttention, ComputesWhatThePackedReferencesDo) {
+  for (auto [lead, heads, causal] : {std::tuple{Shape{kBatch}, 3, false}, {Shape{kBatch}, 1, true}, {Shape{2, kBatch}, 2, true}, {Shape{}, 2, false}})
+    for (const char* op : {"packed_attention", "packed_attention_gradient"}) {
+      Asked halves = asked_packed(op, lead, 5, heads, 8, causal), whole = asked_packed(op, lead, 5, heads, 8, causal, f32);
+      // Halves of 2 bytes are f32 on the host: so are the parts' places.
+      Sequence s = sequence_of(halves.request);
+      for (auto& step : s.steps)
+        for (Place& p : std::get<cudnn::Run>(step).places) p.past *= 2;
+      expect_as_reference(s, whole.request, whole.inputs, fmt::format("{} of {} heads", op, heads));
+    }
+}
+
 /// Sizes around the tiles of cuDNN's kernels, the widest that are taken, and many heads.
 const Form kTaken[] = {{{2, 3}, 1, 200},        {{2, 3}, 7, 5},           {{2, 3}, 7, 5, 64, 64, true}, {{2, 3}, 127, 129},  {{2, 3}, 1024, 512},
                        {{2, 3}, 1024, 512, 64, 64, true}, {{2, 3}, 96, 96, 8, 8},   {{2, 3}, 96, 96, 24, 40},     {{2, 3}, 96, 96, 128, 8}, {{2, 3}, 96, 96, 8, 128},
@@ -103,6 +130,12 @@ TEST(CudnnAttention, HasEnginesForAllThatItTakes) {
   for (const Form& f : kTaken)
     for (const char* op : {kForward, kGradient}) expect(op, f, taken % 4 < 2 ? bf16 : f16);
   for (const Form& f : {Form{{2, 3}, 96, 96, 136, 200, true}, Form{{2, 3}, 96, 96, 256, 256}}) expect(kForward, f, bf16);
+  for (auto [places, heads, width] : {std::tuple{128, 8, 64}, {127, 3, 24}, {64, 1, 128}})
+    for (const char* op : {"packed_attention", "packed_attention_gradient"})
+      for (const auto& [sm, target] : targets) {
+        const Asked a = asked_packed(op, {2}, places, heads, width, true);
+        EXPECT_NO_THROW(expect_engine(sequence_of(a.request), target, fmt::format("{} of {} places on sm_{}", op, places, sm))) << op << ", " << places << " places on sm_" << sm;
+      }
   // Without the logarithms, as predictions are made.
   Asked alone = asked(kForward, {{2, 3}, 96, 96});
   alone.request.wanted[1] = false;

@@ -33,6 +33,16 @@ struct Values {
   }
 };
 
+/// Elements from the first to the last, and what lies between them.
+std::int64_t span_of(const Tensor& t) {
+  std::int64_t last = 0;
+  for (std::size_t i = 0; i < t.dims.size(); ++i) {
+    if (t.dims[i] == 0) return 0;
+    last += (t.dims[i] - 1) * t.strides[i];
+  }
+  return last + 1;
+}
+
 template <class F>
 void for_each(const Tensor& t, const F& f) {
   for (std::int64_t n = 0; n < t.dims[0]; ++n)
@@ -157,7 +167,7 @@ void run(const Operation& o, std::vector<Values> t) {
     case Kind::sum_over: return reduce(o.kind, t[0], t[1]);
     case Kind::index: return for_each(*t[1].t, [&](auto... at) { t[1].at(at...) = static_cast<float>(std::array{at...}[static_cast<std::size_t>(o.axis)]); });
     case Kind::select: return for_each(*t[3].t, [&](auto... at) { t[3].at(at...) = t[0].at(at...) != 0 ? t[1].at(at...) : t[2].at(at...); });
-    case Kind::reshape: std::copy_n(t[0].data, elements(t[0].t->dims), t[1].data); return;
+    case Kind::reshape: std::copy_n(t[0].data, span_of(*t[0].t), t[1].data); return;
     case Kind::max_pool:
     case Kind::avg_pool:
     case Kind::avg_pool_gradient: return pool(o, t[0], t[1]);
@@ -177,7 +187,7 @@ void run(const Run& r, const Arguments& a) {
   std::vector<Values> values;
   for (std::size_t i = 0; i < held.size(); ++i) {
     const Tensor& t = r.graph.tensors[i];
-    if (t.inner) held[i].resize(static_cast<std::size_t>(elements(t.dims)));
+    if (t.inner) held[i].resize(static_cast<std::size_t>(span_of(t)));
     values.push_back({&t, t.inner ? held[i].data() : t.value ? nullptr : address(r.places[i], a)});
   }
   for (const Operation& o : r.graph.operations) {
@@ -239,7 +249,7 @@ void run_on_host(const Sequence& sequence, const Arguments& a) {
 
 std::vector<SequenceKernel> kernels_of_rooms() {
   std::vector<SequenceKernel> out;
-  for (auto room : {attention_sequences, avg_pool2d_sequences, batch_norm_sequences, conv2d_sequences, max_pool2d_sequences})
+  for (auto room : {attention_sequences, avg_pool2d_sequences, batch_norm_sequences, conv2d_sequences, max_pool2d_sequences, packed_attention_sequences})
     for (SequenceKernel& k : room()) out.push_back(std::move(k));
   return out;
 }

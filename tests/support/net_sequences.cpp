@@ -54,7 +54,7 @@ Kernel noting(const SequenceKernel& k, SequencesOfNet& out) {
 SequencesOfNet sequences_of(const std::string& net, DType precision) {
   SequencesOfNet out;
   KernelTable table;
-  for (auto room : {attention_sequences, avg_pool2d_sequences, batch_norm_sequences, conv2d_sequences, max_pool2d_sequences})
+  for (auto room : {attention_sequences, avg_pool2d_sequences, batch_norm_sequences, conv2d_sequences, max_pool2d_sequences, packed_attention_sequences})
     for (const SequenceKernel& k : room()) table.add(noting(k, out));
   table.add({"cublas_lt_matmul", "matmul", [&out](const KernelRequest& r) {
                Gemm g = gemm_of(r);
