@@ -25,13 +25,13 @@
 #include <belfry/ops/max_pool2d/max_pool2d.h>
 #include <belfry/ops/one_hot/one_hot.h>
 #include <belfry/ops/optimizer/optimizer.h>
-#include <belfry/ops/packed_attention/packed_attention.h>
 #include <belfry/ops/pad/pad.h>
 #include <belfry/ops/random/random.h>
 #include <belfry/ops/reduce/reduce.h>
 #include <belfry/ops/reshape/reshape.h>
 #include <belfry/ops/resize/resize.h>
 #include <belfry/ops/row_count/row_count.h>
+#include <belfry/ops/scaled_dot_product_attention/packed_attention.h>
 #include <belfry/ops/scaled_dot_product_attention/scaled_dot_product_attention.h>
 #include <belfry/ops/scatter_add/scatter_add.h>
 #include <belfry/ops/schedule/schedule.h>

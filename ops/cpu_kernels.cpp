@@ -10,7 +10,7 @@ KernelTable cpu_kernels() {
   std::vector<Kernel> all;
   for (auto* room : {add_n_cpu, argmax_cpu, avg_pool2d_cpu, batch_norm_cpu, binary_cpu, broadcast_like_cpu, cast_cpu, compare_cpu, concat_cpu, conv2d_cpu, cumsum_cpu, gather_cpu,
                      identity_cpu, layer_norm_cpu, local_response_norm_cpu, matmul_cpu, max_pool2d_cpu, one_hot_cpu, optimizer_cpu, pad_cpu, random_cpu, reduce_cpu, resize_cpu,
-                     row_count_cpu, packed_attention_cpu, scaled_dot_product_attention_cpu, scatter_add_cpu, slice_cpu, softmax_cpu, softmax_cross_entropy_cpu, take_along_axis_cpu, top_k_cpu, transpose_cpu,
+                     row_count_cpu, scaled_dot_product_attention_cpu, scatter_add_cpu, slice_cpu, softmax_cpu, softmax_cross_entropy_cpu, take_along_axis_cpu, top_k_cpu, transpose_cpu,
                      unary_cpu})
     for (Kernel& k : room()) all.push_back(std::move(k));
   KernelTable table;

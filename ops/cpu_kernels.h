@@ -33,7 +33,6 @@ std::vector<Kernel> random_cpu();
 std::vector<Kernel> reduce_cpu();
 std::vector<Kernel> resize_cpu();
 std::vector<Kernel> row_count_cpu();
-std::vector<Kernel> packed_attention_cpu();
 std::vector<Kernel> scaled_dot_product_attention_cpu();
 std::vector<Kernel> scatter_add_cpu();
 std::vector<Kernel> slice_cpu();

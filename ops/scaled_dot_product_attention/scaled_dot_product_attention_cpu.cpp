@@ -5,6 +5,7 @@
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/cpu/exponential_internal.h>
 #include <belfry/ops/cpu/kernel_support_internal.h>
+#include <belfry/ops/packed_kernels_internal.h>
 #include <belfry/ops/scaled_dot_product_attention/formulas.h>
 
 namespace belfry {
@@ -279,7 +280,9 @@ Kernel kernel(const char* op, std::size_t mask, bool backward) {
 }  // namespace
 
 std::vector<Kernel> scaled_dot_product_attention_cpu() {
-  return {kernel("scaled_dot_product_attention", 3, false), kernel("scaled_dot_product_attention_gradient", 6, true)};
+  std::vector<Kernel> out = {kernel("scaled_dot_product_attention", 3, false), kernel("scaled_dot_product_attention_gradient", 6, true)};
+  for (std::size_t k = 0; k < 2; ++k) out.push_back(packed(out[k]));
+  return out;
 }
 
 }  // namespace belfry

@@ -1,9 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <belfry/frontends/builder/builder.h>
-#include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/packed_attention/packed_attention.h>
-#include <belfry/ops/scaled_dot_product_attention/scaled_dot_product_attention.h>
+#include <belfry/ops/scaled_dot_product_attention/packed_attention.h>
 
 #include "tables.h"
 

@@ -1,4 +1,4 @@
-#include <belfry/ops/packed_attention/packed_attention.h>
+#include <belfry/ops/scaled_dot_product_attention/packed_attention.h>
 
 #include <cstring>
 

@@ -34,7 +34,7 @@ inline std::int64_t bytes_of_part(const LocalType& qkv) { return qkv.shape[qkv.s
 
 /// What launches a kernel for q, k and v apart with the three parts of one value.
 struct PackedPrepared : Prepared {
-  PackedPrepared(std::unique_ptr<Prepared> kernel, const KernelRequest& r) : kernel(std::move(kernel)), backward(r.op != "packed_attention"), part(bytes_of_part(r.inputs[0])) {}
+  PackedPrepared(std::unique_ptr<Prepared> of_three, const KernelRequest& r) : kernel(std::move(of_three)), backward(r.op != "packed_attention"), part(bytes_of_part(r.inputs[0])) {}
   void launch(const Arguments& a) override {
     three = a;
     three.inputs.insert(three.inputs.begin() + 1, {a.inputs[0] + part, a.inputs[0] + 2 * part});

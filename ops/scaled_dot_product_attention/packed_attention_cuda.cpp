@@ -1,6 +1,6 @@
 #include <belfry/ops/cuda/cudnn_sequence_internal.h>
 #include <belfry/ops/cuda_kernels.h>
-#include <belfry/ops/packed_attention/apart_internal.h>
+#include <belfry/ops/packed_kernels_internal.h>
 
 namespace belfry {
 
