@@ -160,6 +160,9 @@ const std::vector<KernelCase>& cases() {
         q = real({B, queries, 3, 20}), k = real({B, keys, 3, 20});
         add({"block_attention", "scaled_dot_product_attention", {q, k, k, {boolean, {B, 1, 1, keys}}}, behind, 1e-5});
         add({"block_attention", "scaled_dot_product_attention_gradient", {q, k, k, q, real({B, 3, queries}), q, real({queries, keys})}, behind, 1e-4});
+        const TensorType qkv = real({B, queries, 3, 3, 20});
+        add({"block_attention", "packed_attention", {qkv, {boolean, {B, 1, 1, queries}}}, {{"causal", causal}}, 1e-5});
+        add({"block_attention", "packed_attention_gradient", {qkv, q, real({B, 3, queries}), q, real({queries, queries})}, {{"causal", causal}, {"scale", 0.01}}, 1e-4});
       }
     for (const Attributes& a : {Attributes{}, Attributes{{"window", Integers{3, 2}}, {"strides", Integers{2, 1}}, {"padding", "same"}}, Attributes{{"window", Integers{3, 3}}, {"strides", Integers{1, 2}}}})
       for (std::int64_t c : {1, 3, 32}) add({"nhwc_max_pool2d", "max_pool2d", {real({B, 7, 6, c})}, a});
