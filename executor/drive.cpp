@@ -266,11 +266,13 @@ void Runner::run_captured(int thread, Segment& s) {
 
 /// What is compiled for launches of several tasks is loaded before anything of the first recorded step is on a queue: a load may wait for a collective that waits for another GPU.
 void Runner::prepare_launches(int thread) {
+  std::vector<LaunchesJointly*> joint;
   for (Segment& s : of(segments_, thread)) {
     if (!s.captured || std::exchange(s.prepared, true)) continue;
     for (std::size_t t = 0; t < s.place.size(); ++t)
-      if (s.place[t] != static_cast<int>(t)) dynamic_cast<LaunchesJointly&>(*program_.tasks(thread)[s.first + static_cast<std::size_t>(s.place[t])].kernel).prepare_joint();
+      if (s.place[t] != static_cast<int>(t)) joint.push_back(&dynamic_cast<LaunchesJointly&>(*program_.tasks(thread)[s.first + static_cast<std::size_t>(s.place[t])].kernel)), joint.back()->prepare_joint();
   }
+  for (LaunchesJointly* j : joint) j->finish_joint();
 }
 
 void Runner::drive(int thread, const Task*& at) {

@@ -19,6 +19,7 @@ class LaunchesJointly {
   virtual const void* kind() const = 0;
   virtual int most() const = 0;                          ///< so many
   virtual void prepare_joint() = 0;                      ///< before the first launch; not while a stream is captured
+  virtual void finish_joint() = 0;                       ///< once all are prepared
   /// Of one kind, none of which reads or writes what another one writes; on the stream of the first.
   virtual void launch_jointly(std::span<const One> all) = 0;
 };

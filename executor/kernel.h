@@ -73,8 +73,7 @@ struct Kernel {
   std::string name;                            ///< as it stands in plans: "onednn_conv2d"
   std::string op;
   std::function<Support(const KernelRequest&)> supports;
-  /// Called on the thread that launches it.
-  std::function<std::unique_ptr<Prepared>(const KernelRequest&)> prepare;
+  std::function<std::unique_ptr<Prepared>(const KernelRequest&)> prepare;  ///< called on the thread that launches it
   /// Of a fused kind: the ops that it computes as one, each reading the one before. It refuses other members. Empty: it looks at them itself.
   std::vector<std::string> members = {};
   bool halves = false;                         ///< of an op that computes: takes f16 and bf16 as they are
@@ -103,10 +102,11 @@ class KernelTable {
   const std::vector<Kernel>& all() const { return kernels_; }
   /// Of the kernel of that name; none where it has none.
   std::vector<std::string> engines(const std::string& name, const KernelRequest& request) const;
+  /// Once a thread has prepared what it launches on its current device: waits for code that is compiled meanwhile.
+  std::function<void()> finish = [] {};
 
  private:
   const Kernel& named(const std::string& name, const std::string& op) const;
-
   std::vector<Kernel> kernels_;
 };
 

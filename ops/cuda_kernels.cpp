@@ -36,6 +36,7 @@ KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit) {
   for (auto* room : {avg_pool2d_cuda, batch_norm_cuda, max_pool2d_cuda})
     for (Kernel& k : room(toolkit)) others.push_back(std::move(k));
   KernelTable table;
+  table.finish = [code] { code->load(); };
   const KernelTable generated = generated_kernels(code);
   auto goes_first = [](const Kernel& k) { return k.leeway.tf32 && !k.name.ends_with(kInF32); };
   for (const Kernel& k : generated.all())

@@ -25,16 +25,13 @@ void probe(CudaFacts& out) noexcept {
   out.backend = file;
 }
 
-void add_kernels(KernelTable& out) {
-  KernelTable table = cuda_kernels(toolkit());
-  for (const Kernel& k : table.all()) out.add(k);
-}
+KernelTable kernels() { return cuda_kernels(toolkit()); }
 
 std::shared_ptr<Device> open(const DeviceId& device) { return open_cuda_device(toolkit(), device); }
 
 std::unique_ptr<GpuMeter> meter(const std::vector<int>& gpus) { return nvml_meter(toolkit(), gpus); }
 
-constexpr CudaBackend kTable{kCudaBackendTable, sizeof(CudaFacts), BELFRY_VERSION, BELFRY_BUILD, probe, add_kernels, open, meter};
+constexpr CudaBackend kTable{kCudaBackendTable, sizeof(CudaFacts), BELFRY_VERSION, BELFRY_BUILD, probe, kernels, open, meter};
 
 }  // namespace
 }  // namespace belfry

@@ -50,7 +50,7 @@ std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> l
   if (const DeviceId* gpu = first_gpu(needed); gpu && !backend.table) throw UserError(no_gpu_text(*gpu, backend.missing, stand_ins));
   if (!backend.table) return library;
   auto out = std::make_shared<Library>(*library);
-  backend.table->add_kernels(out->kernels["gpu"]);
+  out->kernels["gpu"] = backend.table->kernels();
   return out;
 }
 

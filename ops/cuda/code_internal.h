@@ -22,15 +22,17 @@ struct Grid {
 class GpuFunction {
  public:
   virtual ~GpuFunction() = default;
-  /// Returns at once; neither allocates nor waits.
+  /// Returns at once; neither allocates nor waits, once it is loaded.
   virtual void launch(Grid grid, std::span<const std::uint64_t> words, void* stream) = 0;
 };
 
 class GpuCode : public std::enable_shared_from_this<GpuCode> {
  public:
   virtual ~GpuCode() = default;
-  /// Compiled at once, for the device of the thread's current context. `words`: how many the entry takes.
+  /// For the device of the thread's current context; it may be compiled meanwhile, on another thread, and is waited for by `load`, or by its first launch. `words`: how many the entry takes.
   virtual std::shared_ptr<GpuFunction> function(const std::string& source, const std::string& entry, std::size_t words) = 0;
+  /// Waits for what this thread has asked for, of the device of its current context, and brings it there. DeviceError where that cannot be.
+  virtual void load() {}
   /// A copy that stays, one of equal texts.
   const std::string& kept(const std::string& text) {
     std::lock_guard lock(kept_mutex_);

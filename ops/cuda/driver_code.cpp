@@ -3,7 +3,9 @@
 #include <map>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
 #include <belfry/graph/error.h>
@@ -13,12 +15,42 @@
 namespace belfry {
 namespace {
 
+/// Libraries are of no context: one serves all devices of an architecture. They stay loaded.
+class Libraries {
+ public:
+  explicit Libraries(const std::shared_ptr<CudaToolkit>& toolkit) : nvrtc(toolkit) {}
+  CUlibrary of(const CudaDriver& driver, const std::shared_ptr<const Compiled>& compiled) {
+    std::lock_guard lock(mutex_);
+    CUlibrary& library = all_[compiled];
+    if (!library) check_driver(driver, driver.cuLibraryLoadData(&library, compiled->cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0), "cuLibraryLoadData");
+    return library;
+  }
+  Nvrtc nvrtc;
+
+ private:
+  std::mutex mutex_;
+  std::map<std::shared_ptr<const Compiled>, CUlibrary> all_;
+};
+
+/// Of one thread.
 class DriverFunction : public GpuFunction {
  public:
   /// `early`: the kernel waits for what stands before it itself.
-  DriverFunction(const CudaDriver& driver, CUkernel kernel, CUdevice device, bool early) : driver_(driver), kernel_(kernel), device_(device), early_(early) {}
+  DriverFunction(const CudaDriver& driver, std::shared_ptr<Libraries> libraries, Nvrtc::Future compiled, std::string entry, CUdevice device, bool early)
+      : driver_(driver), libraries_(std::move(libraries)), compiled_(std::move(compiled)), entry_(std::move(entry)), device_(device), early_(early) {}
+
+  void load() {
+    if (kernel_) return;
+    CUkernel kernel = nullptr;
+    check_driver(driver_, driver_.cuLibraryGetKernel(&kernel, libraries_->of(driver_, compiled_.get()), entry_.c_str()), "cuLibraryGetKernel");
+    // A kernel is brought to its device when it is first asked about: not while a stream is captured.
+    int registers = 0;
+    driver_.cuKernelGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel, device_);
+    kernel_ = kernel;
+  }
 
   void launch(Grid grid, std::span<const std::uint64_t> words, void* stream) override {
+    load();
     if (grid.shared > allowed_) {
       check_driver(driver_, driver_.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, grid.shared, kernel_, device_), "cuKernelSetAttribute");
       allowed_ = grid.shared;
@@ -39,45 +71,56 @@ class DriverFunction : public GpuFunction {
 
  private:
   const CudaDriver& driver_;
-  CUkernel kernel_;
+  std::shared_ptr<Libraries> libraries_;
+  Nvrtc::Future compiled_;
+  std::string entry_;
+  CUkernel kernel_ = nullptr;
   CUdevice device_;
   bool early_;
   int allowed_ = 0;  // bytes of shared memory that a launch may ask for
 };
 
-/// Libraries are of no context: one serves all devices of an architecture. They stay loaded.
 class DriverCode : public GpuCode {
  public:
-  explicit DriverCode(std::shared_ptr<CudaToolkit> toolkit) : toolkit_(toolkit), nvrtc_(std::move(toolkit)) {}
+  explicit DriverCode(const std::shared_ptr<CudaToolkit>& toolkit) : toolkit_(toolkit), libraries_(std::make_shared<Libraries>(toolkit)) {}
 
   std::shared_ptr<GpuFunction> function(const std::string& source, const std::string& entry, std::size_t) override {
     const CudaDriver& driver = toolkit_->driver();
-    CUdevice device = 0;
+    const CUdevice device = current();
     int major = 0, minor = 0;
-    check_driver(driver, driver.cuCtxGetDevice(&device), "cuCtxGetDevice");
     check_driver(driver, driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device), "cuDeviceGetAttribute");
     check_driver(driver, driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device), "cuDeviceGetAttribute");
-    std::shared_ptr<const Compiled> compiled = nvrtc_.compile(source, fmt::format("sm_{}{}", major, minor));
+    auto out = std::make_shared<DriverFunction>(driver, libraries_, libraries_->nvrtc.begin(source, fmt::format("sm_{}{}", major, minor)), entry, device, major >= 9 && waits(source, entry));
     std::lock_guard lock(mutex_);
-    CUlibrary& library = libraries_[compiled];
-    if (!library) check_driver(driver, driver.cuLibraryLoadData(&library, compiled->cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0), "cuLibraryLoadData");
-    CUkernel kernel = nullptr;
-    check_driver(driver, driver.cuLibraryGetKernel(&kernel, library, entry.c_str()), "cuLibraryGetKernel");
-    // A kernel is brought to its device when it is first asked about: not while a stream is captured.
-    int registers = 0;
-    driver.cuKernelGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel, device);
-    return std::make_shared<DriverFunction>(driver, kernel, device, major >= 9 && waits(source, entry));
+    asked_[{std::this_thread::get_id(), device}].push_back(out);
+    return out;
+  }
+
+  void load() override {
+    std::vector<std::weak_ptr<DriverFunction>> mine;
+    {
+      std::lock_guard lock(mutex_);
+      if (auto asked = asked_.extract({std::this_thread::get_id(), current()})) mine = std::move(asked.mapped());
+    }
+    for (const auto& f : mine)
+      if (auto function = f.lock()) function->load();
   }
 
  private:
+  CUdevice current() const {
+    CUdevice device = 0;
+    check_driver(toolkit_->driver(), toolkit_->driver().cuCtxGetDevice(&device), "cuCtxGetDevice");
+    return device;
+  }
+
   std::shared_ptr<CudaToolkit> toolkit_;
-  Nvrtc nvrtc_;
+  std::shared_ptr<Libraries> libraries_;
   std::mutex mutex_;
-  std::map<std::shared_ptr<const Compiled>, CUlibrary> libraries_;
+  std::map<std::pair<std::thread::id, CUdevice>, std::vector<std::weak_ptr<DriverFunction>>> asked_;
 };
 
 }  // namespace
 
-GpuCodeRef driver_code(std::shared_ptr<CudaToolkit> toolkit) { return std::make_shared<DriverCode>(std::move(toolkit)); }
+GpuCodeRef driver_code(std::shared_ptr<CudaToolkit> toolkit) { return std::make_shared<DriverCode>(toolkit); }
 
 }  // namespace belfry

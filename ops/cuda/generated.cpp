@@ -206,6 +206,7 @@ class JointPrepared : public GeneratedPrepared, public LaunchesJointly {
   void prepare_joint() override {
     if (!joint) joint = code->function(*text, "joint", words_of_table(words.size()));
   }
+  void finish_joint() override { code->load(); }
   void launch_jointly(std::span<const One> all) override {
     std::vector<std::uint64_t> table(words_of_table(words.size()));
     const std::size_t before = words_before_rows(words.size());

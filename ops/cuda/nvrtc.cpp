@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -17,6 +17,7 @@
 #include <span>
 #include <sstream>
 #include <string_view>
+#include <thread>
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
 #include <belfry/graph/error.h>
@@ -152,23 +153,29 @@ std::filesystem::path cache_folder() {
   return {};
 }
 
+Nvrtc::~Nvrtc() {
+  std::lock_guard lock(mutex_);
+  waiting_.clear();
+}
+
 const Nvrtc::Functions& Nvrtc::functions() {
-  if (functions_) return *functions_;
-  void* library = toolkit_->library(CudaLibrary::nvrtc);
-  auto f = std::make_shared<Functions>();
-  find(library, "nvrtcVersion", f->version);
-  find(library, "nvrtcCreateProgram", f->create);
-  find(library, "nvrtcDestroyProgram", f->destroy);
-  find(library, "nvrtcCompileProgram", f->compile);
-  find(library, "nvrtcGetCUBINSize", f->cubin_size);
-  find(library, "nvrtcGetCUBIN", f->cubin);
-  find(library, "nvrtcGetProgramLogSize", f->log_size);
-  find(library, "nvrtcGetProgramLog", f->log);
-  find(library, "nvrtcGetErrorString", f->error);
-  int major = 0, minor = 0;
-  f->version(&major, &minor);
-  version_ = fmt::format("{}.{} {}", major, minor, build_of(reinterpret_cast<const void*>(f->version)));  // it does not tell its patch release
-  functions_ = std::move(f);
+  std::call_once(found_, [&] {
+    void* library = toolkit_->library(CudaLibrary::nvrtc);
+    auto f = std::make_shared<Functions>();
+    find(library, "nvrtcVersion", f->version);
+    find(library, "nvrtcCreateProgram", f->create);
+    find(library, "nvrtcDestroyProgram", f->destroy);
+    find(library, "nvrtcCompileProgram", f->compile);
+    find(library, "nvrtcGetCUBINSize", f->cubin_size);
+    find(library, "nvrtcGetCUBIN", f->cubin);
+    find(library, "nvrtcGetProgramLogSize", f->log_size);
+    find(library, "nvrtcGetProgramLog", f->log);
+    find(library, "nvrtcGetErrorString", f->error);
+    int major = 0, minor = 0;
+    f->version(&major, &minor);
+    version_ = fmt::format("{}.{} {}", major, minor, build_of(reinterpret_cast<const void*>(f->version)));  // it does not tell its patch release
+    functions_ = std::move(f);
+  });
   return *functions_;
 }
 
@@ -178,22 +185,42 @@ std::string Nvrtc::whole_key(const std::string& text, const std::string& arch) {
   return key + "\n" + version() + "\n" + arch;
 }
 
-std::string Nvrtc::key(const std::string& source, const std::string& arch) {
+std::string Nvrtc::key(const std::string& source, const std::string& arch) { return digits(hash(whole_key(waiting(source), arch))); }
+
+Nvrtc::Future Nvrtc::begin(const std::string& source, const std::string& arch) {
+  const std::string name = arch + "\n" + source;
   std::lock_guard lock(mutex_);
-  return digits(hash(whole_key(waiting(source), arch)));
+  if (auto known = known_.find(name); known != known_.end()) return known->second;
+  if (working_ < static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u))) {
+    std::erase_if(workers_, [](const std::future<void>& w) { return w.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+    workers_.push_back(std::async(std::launch::async, [this] { work(); }));
+    ++working_;
+  }
+  waiting_.emplace_back([this, source, arch] { return made(source, arch); });
+  return known_[name] = waiting_.back().get_future().share();
 }
 
-std::shared_ptr<const Compiled> Nvrtc::compile(const std::string& source, const std::string& arch) {
-  std::lock_guard lock(mutex_);
-  std::shared_ptr<const Compiled>& known = known_[arch + "\n" + source];
-  if (known) return known;
+void Nvrtc::work() {
+  for (std::unique_lock lock(mutex_); ; lock.lock()) {
+    if (waiting_.empty()) {
+      --working_;
+      return;
+    }
+    auto next = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    next();
+  }
+}
+
+std::shared_ptr<const Compiled> Nvrtc::made(const std::string& source, const std::string& arch) {
   const std::string text = waiting(source), key = whole_key(text, arch);
   Compiled out;
   if (!read(key, out)) {
     out = run(text, arch);
     write(key, out);
   }
-  return known = std::make_shared<const Compiled>(std::move(out));
+  return std::make_shared<const Compiled>(std::move(out));
 }
 
 Compiled Nvrtc::run(const std::string& text, const std::string& arch) {

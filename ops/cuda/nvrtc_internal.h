@@ -1,7 +1,10 @@
 // Compiling CUDA text by NVRTC, kept in memory and on disk. Needs neither driver nor GPU.
 #pragma once
 
+#include <atomic>
+#include <deque>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,11 +36,16 @@ std::filesystem::path cache_folder();
 
 class Nvrtc {
  public:
+  using Future = std::shared_future<std::shared_ptr<const Compiled>>;
   /// An empty folder keeps nothing on disk.
   explicit Nvrtc(std::shared_ptr<CudaToolkit> toolkit, std::filesystem::path cache = cache_folder()) : toolkit_(std::move(toolkit)), cache_(std::move(cache)) {}
+  /// What nobody has begun is dropped.
+  ~Nvrtc();
 
   /// Products and sums are rounded apart, so that a formula gives the CPU's bits. DeviceError with NVRTC's log. Any thread may ask.
-  std::shared_ptr<const Compiled> compile(const std::string& source, const std::string& arch);
+  std::shared_ptr<const Compiled> compile(const std::string& source, const std::string& arch) { return begin(source, arch).get(); }
+  /// The same, on a thread beside the caller's: as many at once as there are cores, 16 at the most.
+  Future begin(const std::string& source, const std::string& arch);
   /// "13.0" and the build, which tells patch releases apart: part of what a kept text is known by.
   const std::string& version() { return functions(), version_; }
   /// What a kept text is found by: 16 hexadecimal digits, of the text as it is compiled, the options, the version and the architecture (an empty one: of any).
@@ -48,6 +56,8 @@ class Nvrtc {
  private:
   struct Functions;
   const Functions& functions();
+  std::shared_ptr<const Compiled> made(const std::string& source, const std::string& arch);
+  void work();
   /// All that a compiled text depends on.
   std::string whole_key(const std::string& text, const std::string& arch);
   Compiled run(const std::string& text, const std::string& arch);
@@ -56,11 +66,15 @@ class Nvrtc {
 
   std::shared_ptr<CudaToolkit> toolkit_;
   std::filesystem::path cache_;
-  std::mutex mutex_;
+  std::once_flag found_;
   std::shared_ptr<const Functions> functions_;
   std::string version_;
-  std::map<std::string, std::shared_ptr<const Compiled>> known_;  // by source and arch
-  int compiled_ = 0;
+  std::atomic<int> compiled_ = 0;
+  std::mutex mutex_;
+  std::map<std::string, Future> known_;  // by source and arch
+  std::deque<std::packaged_task<std::shared_ptr<const Compiled>()>> waiting_;
+  int working_ = 0;
+  std::vector<std::future<void>> workers_;  // each until nothing waits
 };
 
 }  // namespace belfry

@@ -1,9 +1,11 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cmath>
 #include <iostream>
 #include <limits>
+#include <utility>
 
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/graph/structural.h>
@@ -166,6 +168,29 @@ TEST(Failure, of_a_kernel_at_the_first_update_or_a_later_one_is_torn_and_names_w
       bench.reset();
       bench.expect_right(runner.run(views(bench.feeds)), strategy);
     }
+}
+
+TEST(Failure, of_code_that_is_compiled_meanwhile_ends_the_preparing) {
+  static thread_local int prepared_here = 0;
+  std::atomic<int> finished = 0;
+  std::atomic<int> countdown = -1;
+  KernelTables kernels = throwing(countdown, false);
+  Kernel momentum = kernels.at("cpu").all()[0];
+  momentum.prepare = [prepare = momentum.prepare](const KernelRequest& r) { return ++prepared_here, prepare(r); };
+  KernelTable table;
+  table.add(momentum);
+  table.finish = [&] { finished += std::exchange(prepared_here, 0) > 0 ? 1 : 0; };
+  kernels["cpu"] = table;
+  const Graph graph = training_graph(net("accuracy"));
+  auto plan = std::make_shared<const PlacedGraph>(place(std::make_shared<const Graph>(graph), of("mirrored", 2, 2), sim_cluster(2), 4, {.fetches = fetches_of(graph), .kernels = chooser(kernels)}));
+  {
+    Program program(plan, kernels);
+    Runner runner(program);
+    EXPECT_EQ(finished, 2) << "each thread, once its kernels are prepared";
+  }
+  kernels["cpu"].finish = [] { throw DeviceError("it does not compile"); };
+  Program program(plan, kernels);
+  EXPECT_THAT([&] { Runner runner(program); }, testing::ThrowsMessage<DeviceError>(testing::HasSubstr("it does not compile")));
 }
 
 TEST(Failure, of_a_missing_or_wrong_feed_is_said_before_anything_runs) {

@@ -6,11 +6,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
 #include <belfry/graph/error.h>
 #include <belfry/ops/cuda/code_internal.h>
 #include <belfry/ops/cuda/nvrtc_internal.h>
+#include <belfry/ops/cuda_kernels.h>
 
 #include "fake_gpus.h"
 
@@ -119,7 +121,50 @@ TEST_F(GeneratedCode, is_launched_with_its_words_on_the_stream_it_is_given) {
   d.cuMemcpyAsync(reinterpret_cast<std::uintptr_t>(x.data()), to, 12, s);
   ASSERT_EQ(d.cuStreamSynchronize(s), CUDA_SUCCESS);
   EXPECT_EQ(x, (std::vector<float>{3, 5, 7}));
-  EXPECT_THROW(code->function(kTwice, "thrice", 3), DeviceError);
+}
+
+std::string numbered(int i) { return kTwice + std::string("\n// ") + std::to_string(i); }
+
+TEST_F(GeneratedCode, is_the_same_whether_many_are_compiled_at_once_or_one) {
+  Nvrtc together(toolkit, folder / "together"), apart(toolkit, folder / "apart");
+  std::vector<Nvrtc::Future> begun;
+  for (int i = 0; i < 12; ++i) begun.push_back(together.begin(numbered(i % 6), i % 2 ? "sm_80" : "sm_90"));
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_EQ(begun[static_cast<std::size_t>(i)].get()->cubin, apart.compile(numbered(i % 6), i % 2 ? "sm_80" : "sm_90")->cubin) << i;
+    EXPECT_EQ(begun[static_cast<std::size_t>(i)].get(), begun[static_cast<std::size_t>(i % 6)].get()) << "compiled twice";
+  }
+  EXPECT_EQ(together.compiled(), 6);
+  EXPECT_EQ(together.compile(numbered(7), "sm_90")->registers, begun[0].get()->registers) << "once all threads have ended";
+}
+
+TEST_F(GeneratedCode, that_nobody_waits_for_is_dropped) {
+  {
+    Nvrtc nvrtc(toolkit);
+    for (int i = 0; i < 400; ++i) nvrtc.begin(numbered(i), "sm_90");
+    nvrtc.compile(numbered(0), "sm_90");
+  }
+  EXPECT_LT(files().size(), 200u);
+}
+
+TEST_F(GeneratedCode, is_waited_for_by_the_thread_that_asked) {
+  add_kernel("twice", {24}, [](const fake_cuda::Launch&, void**) {});
+  start();
+  auto code = driver_code(toolkit);
+  auto thrice = code->function(kTwice, "thrice", 3), nonsense = code->function("extern \"C\" __global__ void f() { nonsense(); }", "f", 0);
+  EXPECT_NO_THROW(std::async(std::launch::async, [&] {
+    ASSERT_EQ(d.cuCtxSetCurrent(context), CUDA_SUCCESS);
+    auto twice = code->function(kTwice, "twice", 3);
+    code->load();
+    twice->launch({1, 32}, std::vector<std::uint64_t>(3), stream());
+  }).get());
+  EXPECT_THAT([&] { code->load(); }, testing::ThrowsMessage<DeviceError>(HasSubstr("cuLibraryGetKernel")));
+  EXPECT_THAT([&] { nonsense->launch({1, 32}, {}, stream()); }, testing::ThrowsMessage<DeviceError>(HasSubstr("identifier \"nonsense\" is undefined")));
+  EXPECT_NO_THROW(code->load()) << "what failed was told";
+  const KernelTable table = cuda_kernels(toolkit);
+  auto asked = [&] { return function<fake_cuda::Calls>("fake_cuda_calls")("cuCtxGetDevice"); };
+  const int before = asked();
+  table.finish();
+  EXPECT_EQ(asked(), before + 1) << "the kernels' table does not load";
 }
 
 /// Only what waits by itself may be launched before what stands before it has ended, and only where a GPU can.

@@ -82,6 +82,7 @@ TEST_F(GpuPlans, make_small_updates_in_few_launches) {
     KernelTables all = tables(updates);
     for (const Kernel& k : generated.at("gpu").all())
       if (updates.contains(k.op)) all.at("gpu").add(k);
+    all.at("gpu").finish = generated.at("gpu").finish;
     for (const Strategy& s : {to_strategy(Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}), to_strategy(Mirrored{.devices = parse_devices("gpu:0-1"), .towers = 2, .threads = 1})}) {
       auto plan = placed(graph, s, "gpu:0-1", 6, all);
       const std::vector<Small> small = small_steps(*plan);
@@ -129,6 +130,7 @@ TEST_F(GpuPlans, make_values_of_variables_in_few_launches) {
     KernelTables all = tables(ops);
     for (const Kernel& k : generated.at("gpu").all())
       if (ops.contains(k.op)) all.at("gpu").add(k);
+    all.at("gpu").finish = generated.at("gpu").finish;
     auto plan = placed(graph, to_strategy(Single{.device = parse_device("gpu:0"), .threads = 1}), "gpu:0", 1, all);
     EXPECT_GT(saved(*plan), precision == f32 ? 115 : 165);
     Tensors got[3];

@@ -144,6 +144,8 @@ Tensors GpuPlans::train(const std::shared_ptr<const Graph>& graph, const std::sh
 KernelTables GpuPlans::generated_tables(const std::shared_ptr<HostGpu>& host) {
   KernelTables all = kernels();
   const KernelTable generated = generated_kernels(host);
+  host->strict = true;
+  all["gpu"].finish = [host] { host->load(); };
   for (const Kernel& given : generated.all()) {
     Kernel k = given;
     k.prepare = [this, given](const KernelRequest& r) { return on_stream(given, r, given.prepare(r)); };

@@ -128,6 +128,7 @@ struct HostGpu::Function : GpuFunction {
   Function(HostGpu& host, std::shared_ptr<Entry> e) : host(host), entry(std::move(e)) {}
   void launch(Grid grid, std::span<const std::uint64_t> words, void*) override {
     std::lock_guard lock(host.mutex_);
+    if (host.strict && !loaded) throw std::logic_error("'" + entry->name + "' is launched before it is loaded");
     if (!entry->run) host.build();
     if (words.size() != entry->words) throw std::runtime_error("a kernel takes other words");
     HostThread& state = *threads_of().at(entry->run);
@@ -147,6 +148,7 @@ struct HostGpu::Function : GpuFunction {
   }
   HostGpu& host;
   std::shared_ptr<Entry> entry;
+  bool loaded = false;
 };
 
 std::shared_ptr<GpuFunction> HostGpu::function(const std::string& source, const std::string& entry, std::size_t words) {
@@ -154,7 +156,15 @@ std::shared_ptr<GpuFunction> HostGpu::function(const std::string& source, const 
   auto& e = entries_[{source, entry}];
   if (!e && !waits(source, entry)) throw std::logic_error("'" + entry + "' does not wait for what stands before it, before which drivers may launch it");
   if (!e) e = std::make_shared<Entry>(Entry{source, entry, words, source.find("__sync") != std::string::npos || source.find("_sync(") != std::string::npos});
-  return std::make_shared<Function>(*this, e);
+  auto out = std::make_shared<Function>(*this, e);
+  asked_[std::this_thread::get_id()].push_back(out);
+  return out;
+}
+
+void HostGpu::load() {
+  std::lock_guard lock(mutex_);
+  for (const auto& f : std::exchange(asked_[std::this_thread::get_id()], {}))
+    if (auto function = f.lock()) function->loaded = true;
 }
 
 std::vector<std::string> HostGpu::sources() const {

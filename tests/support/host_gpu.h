@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <belfry/ops/cuda/code_internal.h>
@@ -16,6 +17,8 @@ class HostGpu : public GpuCode {
   std::shared_ptr<GpuFunction> function(const std::string& source, const std::string& entry, std::size_t words) override;
   /// Compiles what was asked for since the last call, as one library; a launch of what is not compiled does. Throws with the compiler's words.
   void build();
+  void load() override;
+  bool strict = false;  ///< what its thread has not loaded is not launched
   std::vector<std::string> sources() const;
 
  private:
@@ -27,6 +30,7 @@ class HostGpu : public GpuCode {
     int launches = 0;
   };
   struct Function;
+  std::map<std::thread::id, std::vector<std::weak_ptr<Function>>> asked_;
   std::recursive_mutex mutex_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Entry>> entries_;
 };

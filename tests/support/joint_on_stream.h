@@ -32,6 +32,9 @@ class JointOnStream : public OnStream, public LaunchesJointly {
     ++prepared;
     if (own_) own_->prepare_joint();
   }
+  void finish_joint() override {
+    if (own_) own_->finish_joint();
+  }
   void launch_jointly(std::span<const One> all) override {
     std::vector<fake_cuda::Touched> touched;
     std::vector<std::pair<JointOnStream*, Arguments>> calls;

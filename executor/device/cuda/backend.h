@@ -22,11 +22,11 @@ struct CudaBackend {
   const char* belfry;                          ///< the version that it was built with
   const char* build;                           ///< of the headers that both see, and of the compiler
   void (*probe)(CudaFacts& out) noexcept;      ///< fills all but `backend`
-  void (*add_kernels)(KernelTable& out);       ///< needs no driver
+  KernelTable (*kernels)();                    ///< needs no driver
   std::shared_ptr<Device> (*open)(const DeviceId& device);  ///< DeviceError
   std::unique_ptr<GpuMeter> (*meter)(const std::vector<int>& gpus);  ///< DeviceError that says what is missing and what to do
 };
-inline constexpr std::uint32_t kCudaBackendTable = 5;
+inline constexpr std::uint32_t kCudaBackendTable = 6;
 
 /// The one symbol of the library.
 using CudaBackendEntry = const CudaBackend* (*)();

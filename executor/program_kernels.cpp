@@ -1,0 +1,75 @@
+// Kernels of a program's launches, prepared on the threads that launch them.
+#include <belfry/executor/program.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include <fmt/format.h>
+
+#include <belfry/executor/collectives.h>
+#include <belfry/executor/device/faults.h>
+#include <belfry/executor/structural.h>
+
+namespace belfry {
+
+namespace {
+
+/// Outputs lie over inputs wholly or not at all.
+bool writes_in_place(const Arguments& a) {
+  return std::any_of(a.outputs.begin(), a.outputs.end(), [&](const std::byte* out) { return out && std::find(a.inputs.begin(), a.inputs.end(), out) != a.inputs.end(); });
+}
+
+}  // namespace
+
+/// A word per launch that finds faults, so that each has its own node and its own first position.
+void Program::bind_faults(int thread) {
+  FaultWords& f = faults_[static_cast<std::size_t>(thread)];
+  for (const std::vector<Task>* tasks : {&once_.tasks[static_cast<std::size_t>(thread)], &tasks_[static_cast<std::size_t>(thread)]})
+    for (const Task& task : *tasks)
+      if (auto* finds = task.drive ? dynamic_cast<FindsFaults*>(task.kernel) : nullptr) f.of.emplace_back(&task, finds);
+  if (f.of.empty()) return;
+  const auto bytes = static_cast<std::int64_t>(f.of.size() * sizeof(std::uint64_t));
+  Device* device = device_of(plan_->streams[static_cast<std::size_t>(f.of[0].first->stream)].device);
+  f.words.emplace(device->allocate(bytes, "the faults that kernels find"));
+  f.seen.emplace(device->allocate_host(bytes));
+  std::memset(f.seen->at(0), 0xFF, static_cast<std::size_t>(bytes));
+  device->copy(f.words->at(0), f.seen->at(0), bytes);
+  for (std::size_t i = 0; i < f.of.size(); ++i) f.of[i].second->watch(reinterpret_cast<std::uint64_t*>(f.words->at(0)) + i);
+}
+
+void Program::prepare(Launch& l) {
+  const PlanNode& n = plan_->nodes[static_cast<std::size_t>(l.step->node)];
+  const std::string kind = plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].kernels();
+  auto table = kernels_.find(kind);
+  if (Device* device = queue(l.step->stream) ? device_of(l.step->device) : nullptr) device->enter();
+  if (collectors_ && Collectors::is_one(*l.step)) l.kernel = collectors_->kernel(*l.step, [&](const BufferRef& b) { return address(b); }, table->second);
+  else if (!n.def && n.op != kFused) l.kernel = structural_kernel(bound_, *l.step, carriers(*l.step), table == kernels_.end() ? nullptr : &table->second);
+  else if (n.op == kInput) l.kernel = prepared([](const Arguments&) {});
+  else if (table == kernels_.end()) throw UserError(fmt::format("there are no kernels for devices of kind '{}'", kind));
+  else if (queue(l.step->stream) && l.step->variant->kernel == kReferenceKernel) throw UserError(fmt::format("unbound: '{}' is computed by a reference, which runs on a host, but stands on {}; derive the plan anew with belfry place", n.name, to_string(plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].id)));
+  else try {
+      l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step), {l.step->variant->scratch_bytes, writes_in_place(l.arguments)});
+    } catch (const UserError& e) {
+      throw UserError(fmt::format("'{}' on {}: {}", n.name, to_string(plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].id), e.what()));
+    }
+}
+
+void Program::prepare_thread(int thread) {
+  std::set<int> devices;
+  auto prepare_all = [&](std::vector<Launch>& launches) {
+    for (Launch& l : launches)
+      if (l.thread == thread && !l.kernel) prepare(l), devices.insert(l.step->device);
+  };
+  for (auto& stream : launches_) prepare_all(stream);
+  prepare_all(once_.launches);
+  for (int d : devices) {
+    if (Device* device = device_of(d)) device->enter();
+    if (auto table = kernels_.find(plan_->cluster.devices[static_cast<std::size_t>(d)].kernels()); table != kernels_.end()) table->second.finish();
+  }
+  for (Task& task : tasks_[static_cast<std::size_t>(thread)]) task.kernel = launches_[static_cast<std::size_t>(task.stream)][static_cast<std::size_t>(task.index)].kernel.get();
+  for (Task& task : once_.tasks[static_cast<std::size_t>(thread)]) task.kernel = once_.launches[static_cast<std::size_t>(task.step - bound_.once.data())].kernel.get();
+  bind_faults(thread);
+}
+
+}  // namespace belfry
