@@ -201,7 +201,7 @@ TEST(GeneratedKernels, attention_on_tensor_cores_multiplies_what_it_should) {
     if (k.name == "nvrtc_attention_tf32") table.add(k);
   const OpSet ops = standard_ops();
   std::vector<Awaited> all;
-  for (const std::string op : {"scaled_dot_product_attention", "scaled_dot_product_attention_gradient"})
+  for (const std::string op : {"packed_attention", "packed_attention_gradient", "scaled_dot_product_attention", "scaled_dot_product_attention_gradient"})
     for (const OpCase& c : gpu_cases(op)) {
       if (!c.name.starts_with("on tensor cores")) continue;
       await(table, ops.at(op), c, 3, !op.ends_with("gradient"), all);
@@ -210,7 +210,7 @@ TEST(GeneratedKernels, attention_on_tensor_cores_multiplies_what_it_should) {
       std::fill_n(all.back().inputs[1].data<float>().begin(), c.inputs[1].type.shape.back().factor, -std::numeric_limits<float>::infinity());
       all.back().wanted = run_op(ops.at(op), c, all.back().inputs, 3);
     }
-  ASSERT_EQ(all.size(), 15u);
+  ASSERT_EQ(all.size(), 23u);
   host->build();
   for (Awaited& w : all) {
     w.tolerance = w.request.op.ends_with("gradient") ? 1e-4 : 1e-5;
