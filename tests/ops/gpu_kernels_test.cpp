@@ -218,6 +218,25 @@ TEST(GeneratedKernels, attention_on_tensor_cores_multiplies_what_it_should) {
   }
 }
 
+/// Scores of nothing have logarithms, and slopes, that each kernel writes or refuses.
+TEST(GeneratedKernels, attention_of_no_features_is_written_whole) {
+  auto host = std::make_shared<HostGpu>();
+  const KernelTable table = generated_kernels(host);
+  const OpSet ops = standard_ops();
+  const CaseInput qkv = real({2, 70, 3, 2, 0}), y = real({2, 70, 2, 0}), log_sum = {{f32, {2, 2, 70}}, 0, 1};
+  std::vector<Awaited> all;
+  await(table, ops.at("packed_attention"), {.name = "no features", .inputs = {qkv}, .outputs = {y.type, log_sum.type}, .tolerance = 1e-5}, 3, true, all);
+  EXPECT_EQ(all.size(), 1u);
+  for (const Kernel& k : table.all()) {
+    if (k.name != "nvrtc_attention" || k.op != "packed_attention") continue;
+    EXPECT_EQ(k.supports(all.at(0).request).reason, "there are no features, by whose chunks it goes");
+  }
+  await(table, ops.at("packed_attention_gradient"), {.name = "no features", .inputs = {qkv, y, log_sum, y}, .outputs = {qkv.type, {f32, {2, 2, 70, 70}}}, .tolerance = 0}, 3, true, all);
+  await(table, ops.at("scaled_dot_product_attention"), {.name = "no features", .attributes = {{"layout", "bthk"}}, .inputs = {y, y, y}, .outputs = {y.type, log_sum.type}, .tolerance = 1e-5}, 3, true, all);
+  host->build();
+  for (const Awaited& w : all) expect_as_wanted(w);
+}
+
 TEST(GeneratedKernels, resize_by_pixels_that_are_needed_alone) {
   auto host = std::make_shared<HostGpu>();
   const KernelTable table = generated_kernels(host);
