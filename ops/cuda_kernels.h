@@ -49,6 +49,7 @@ std::vector<Kernel> max_pool2d_generated_cuda(const std::shared_ptr<GpuCode>& co
 Kernel norm_gradient_with_elementwise(const std::shared_ptr<GpuCode>& code, const std::shared_ptr<const KernelTable>& table);
 std::vector<Kernel> one_hot_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> optimizer_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> packed_attention_generated_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> pad_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> random_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> reduce_cuda(const std::shared_ptr<GpuCode>& code);
@@ -56,7 +57,6 @@ std::vector<Kernel> reduce_cuda(const std::shared_ptr<GpuCode>& code);
 Kernel elementwise_with_sum(const std::shared_ptr<GpuCode>& code, const std::shared_ptr<const KernelTable>& table);
 std::vector<Kernel> resize_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> row_count_cuda(const std::shared_ptr<GpuCode>& code);
-std::vector<Kernel> packed_attention_generated_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> scaled_dot_product_attention_generated_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> scatter_add_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> slice_cuda(const std::shared_ptr<GpuCode>& code);

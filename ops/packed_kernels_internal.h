@@ -41,6 +41,7 @@ struct PackedPrepared : Prepared {
     if (backward) three.outputs.insert(three.outputs.begin() + 1, {a.outputs[0] + part, a.outputs[0] + 2 * part});
     kernel->launch(three);
   }
+  bool capturable() const override { return kernel->capturable(); }
   std::unique_ptr<Prepared> kernel;
   bool backward;
   std::int64_t part;

@@ -1,10 +1,19 @@
 #include <belfry/frontends/nn/attention.h>
 
+#include <cmath>
+
 #include <belfry/frontends/nn/layer_support_internal.h>
 
 namespace belfry::nn {
 
 namespace {
+
+/// What draws the weights (in, heads, size) where others lie beside them, which their fans do not count.
+Init beside_others(const Init& init, std::int64_t in, std::int64_t heads, std::int64_t size) {
+  const double of_heads = static_cast<double>(in * heads), of_sizes = static_cast<double>(in * size);
+  if (init.kind == "glorot_uniform") return {"uniform", std::sqrt(6 / (of_heads + of_sizes))};
+  return init.kind == "he_normal" ? Init{"normal", std::sqrt(2 / of_heads)} : init;
+}
 
 /// x·kernel + bias under a name of its own below the layer's.
 Value projected(Value x, const char* name, const char* equation, const Shape& kernel, const Shape& bias, const MultiHeadAttentionOptions& o) {
@@ -33,9 +42,12 @@ Value multi_head_attention(Value query, Value value, Value mask, const MultiHead
   std::int64_t value_size = o.value_size ? o.value_size : o.key_size, out = o.output_size ? o.output_size : fixed_size("multi_head_attention", query, 2);
   auto output = [&](Value y) { return projected(y, "attention_output", "bthk,hko->bto", {o.heads, value_size, out}, {out}, o); };
   if (o.packed) {
-    if (query.id != value.id) throw UserError(fmt::format("[multi_head_attention] packed: '{}' and '{}' are two values; queries, keys and values are made of one", query.name(), value.name()));
+    if (query.graph != value.graph || query.id != value.id) throw UserError(fmt::format("[multi_head_attention] packed: '{}' and '{}' are two values; queries, keys and values are made of one", query.name(), value.name()));
     if (value_size != o.key_size) throw UserError(fmt::format("[multi_head_attention] packed: values of {} beside keys of {}; they have one size", value_size, o.key_size));
-    Value qkv = projected(query, "qkv", "bti,ishk->btshk", {fixed_size("multi_head_attention", query, 2), 3, o.heads, o.key_size}, {3, o.heads, o.key_size}, o);
+    const std::int64_t in = fixed_size("multi_head_attention", query, 2);
+    MultiHeadAttentionOptions of_three = o;
+    of_three.kernel_init = beside_others(o.kernel_init, in, o.heads, o.key_size);
+    Value qkv = projected(query, "qkv", "bti,ishk->btshk", {in, 3, o.heads, o.key_size}, {3, o.heads, o.key_size}, of_three);
     return output(packed_attention(qkv, mask, {.causal = o.causal}));
   }
   Value q = heads_of(query, "query", o.key_size, o), k = heads_of(value, "key", o.key_size, o), v = heads_of(value, "value", value_size, o);

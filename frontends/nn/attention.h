@@ -21,7 +21,7 @@ struct MultiHeadAttentionOptions {
 /// query (batch, queries, in) attends to value (batch, keys, in'), whose keys are made from `value` too. Variables are those of
 /// Keras's MultiHeadAttention: query/kernel (in, heads, key_size) and query/bias, key/…, value/…, attention_output/kernel
 /// (heads, value_size, out) and attention_output/bias. `packed`, where query and value are one and values as long as keys: qkv/kernel (in, 3, heads, key_size) and qkv/bias, of
-/// queries, keys and values in this order; a larger product, and the same numbers. The mask broadcasts to (batch, heads, queries, keys); empty: none.
+/// queries, keys and values in this order, which begin as they would apart; a larger product, and the same numbers. The mask broadcasts to (batch, heads, queries, keys); empty: none.
 Value multi_head_attention(Value query, Value value, Value mask, const MultiHeadAttentionOptions& options, SourceLine at = SourceLine::here());
 
 }  // namespace belfry::nn

@@ -77,10 +77,10 @@ std::vector<std::string> engine_names(const Sequence& sequence, const std::share
 std::string objection(const KernelRequest& request);
 
 std::vector<SequenceKernel> attention_sequences();
-std::vector<SequenceKernel> packed_attention_sequences();
 std::vector<SequenceKernel> avg_pool2d_sequences();
 std::vector<SequenceKernel> batch_norm_sequences();
 std::vector<SequenceKernel> conv2d_sequences();
 std::vector<SequenceKernel> max_pool2d_sequences();
+std::vector<SequenceKernel> packed_attention_sequences();
 
 }  // namespace belfry::cudnn

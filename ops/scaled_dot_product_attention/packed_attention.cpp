@@ -39,7 +39,7 @@ struct Parts {
 
 /// By that of q, k and v apart.
 void reference(const Call& c, bool backward) {
-  const OpDef def = scaled_dot_product_attention_defs()[backward];
+  static const std::vector<OpDef> of_three = scaled_dot_product_attention_defs();
   const Attributes attributes = {{"causal", c.attributes.flag("causal")}, {"scale", c.attributes.real("scale")}, {"layout", "bthk"}};
   Parts parts(c.inputs[0].type), made(parts);
   parts.take(c.inputs[0].data);
@@ -51,7 +51,7 @@ void reference(const Call& c, bool backward) {
     outputs.erase(outputs.begin());
     for (int k = 2; k >= 0; --k) outputs.insert(outputs.begin(), {made.type, made.bytes[k].data()});
   }
-  def.reference({attributes, inputs, outputs, c.output_types, c.share});
+  of_three[backward].reference({attributes, inputs, outputs, c.output_types, c.share});
   if (backward) made.give(c.outputs[0].data);
 }
 

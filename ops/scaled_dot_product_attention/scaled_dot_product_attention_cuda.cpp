@@ -335,6 +335,7 @@ Kernel kernel(const GpuCodeRef& code, const char* op, std::size_t mask, bool bac
   return {.name = "nvrtc_attention", .op = op,
           .supports = [=](const KernelRequest& r) {
             Support s = takes_on_gpu(r, {f32, f64});
+            if (s.ok && (r.inputs[0].shape.back() == 0 || r.inputs[2].shape.back() == 0)) return refuse("there are no features, by whose chunks it goes");
             s.in_place = false;
             if (s.ok && backward) s.scratch_bytes = r.inputs[4].elements() * static_cast<std::int64_t>(size_of(r.inputs[4].dtype));
             return s;

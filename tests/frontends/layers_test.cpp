@@ -126,7 +126,27 @@ TEST(MultiHeadAttention, packed_is_attention_of_what_lies_side_by_side) {
   Tensors got = run_whole(g, feeds_for(g, 3), state_for(g), 3, {{"layer", y.id}, {"by hand", by_hand.id}}).fetched;
   EXPECT_LE(distance(got.at("layer"), got.at("by hand")), 1e-14);
   EXPECT_TRUE(says([&] { nn::multi_head_attention(x, x + 1, {}, {.heads = 2, .key_size = 3, .packed = true}); }, {"[multi_head_attention] packed: ", "are two values"}));
+  Builder other("other");
+  Value twin = other.input("x", f64, {kBatch, 5, 4});
+  EXPECT_EQ(twin.id, x.id);
+  EXPECT_TRUE(says([&] { nn::multi_head_attention(x, twin, {}, {.heads = 2, .key_size = 3, .packed = true}); }, {"[multi_head_attention] packed: ", "are two values"}));
   EXPECT_TRUE(says([&] { nn::multi_head_attention(x, x, {}, {.heads = 2, .key_size = 3, .value_size = 2, .packed = true}); }, {"[multi_head_attention] packed: values of 2 beside keys of 3"}));
+}
+
+/// As far as those of three products, whose fans do not count what lies beside them.
+TEST(MultiHeadAttention, packed_weights_begin_as_far_from_0_as_those_of_three) {
+  for (const char* init : {"glorot_uniform", "he_normal", "ones"}) {
+    Builder b("net");
+    Value x = b.input("x", f64, {kBatch, 5, 64});
+    for (bool packed : {false, true}) nn::multi_head_attention(x, x, {}, {.heads = 4, .key_size = 16, .packed = packed, .kernel_init = init, .name = packed ? "packed" : "apart"});
+    auto size = [&](const char* name) {
+      const HostTensor w = initial_value(b.graph().node(b.graph().at(name).node), 1);
+      double sum = 0;
+      for (double v : w.data<double>()) sum += v * v;
+      return std::sqrt(sum / static_cast<double>(w.elements()));
+    };
+    EXPECT_NEAR(size("packed/qkv/kernel") / size("apart/query/kernel"), 1, 0.05) << init;
+  }
 }
 
 }  // namespace

@@ -70,12 +70,21 @@ TEST(Nets, give_feature_maps_of_the_published_sizes) {
   EXPECT_EQ(last(227, [](Value x) { return nn::alexnet(x, {.include_top = false}); }), (Extents{2, 6, 6, 256}));
 }
 
+TEST(Nets, packed_makes_queries_keys_and_values_by_one_product) {
+  for (bool packed : {false, true}) {
+    const Graph g = net_named("transformer").build(ops(), {{"packed", packed}});
+    EXPECT_EQ(g.find("block_1_attention/qkv/kernel").has_value(), packed);
+    EXPECT_EQ(g.find("block_1_attention/query/kernel").has_value(), !packed);
+  }
+}
+
 TEST(Nets, refuse_settings_and_pictures_that_do_not_suit_them) {
   EXPECT_NE(message_of([] { net_named("mobilenet_v2").build(ops(), {{"alhpa", 1}}); }).find("no setting 'alhpa'; it has alpha, classes, image, rate"), std::string::npos);
   EXPECT_NE(message_of([] { net_named("mnist_cnn").build(ops(), {{"image", 32}}); }).find("has no settings"), std::string::npos);
   EXPECT_NE(message_of([] { net_named("resnet50").build(ops(), {{"classes", 2.5}}); }).find("classes = 2.5 is no whole number"), std::string::npos);
   EXPECT_NE(message_of([] { net_named("mobilenet_v2").build(ops(), {{"image", 16}}); }).find("at least 32 x 32, not f32(batch, 16, 16, 3)"), std::string::npos);
   EXPECT_NE(message_of([] { net_named("transformer").build(ops(), {{"heads", 3}}); }).find("128 cannot be shared by 3 heads"), std::string::npos);
+  EXPECT_NE(message_of([] { net_named("transformer").build(ops(), {{"packed", 0.5}}); }).find("packed = 0.5 is neither 0 nor 1"), std::string::npos);
   EXPECT_NE(message_of([] { net_named("transformer").build(ops(), {{"blocks", 100000}}); }).find("100000 blocks; there are from 0 to 1000"), std::string::npos);
 }
 

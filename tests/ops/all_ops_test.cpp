@@ -11,8 +11,8 @@ const OpTables& all_cases() {
   static const OpTables all = [] {
     OpTables out;
     for (auto room : {add_n_cases, argmax_cases, avg_pool2d_cases, batch_norm_cases, binary_cases, broadcast_like_cases, cast_cases, compare_cases, concat_cases, conv2d_cases, cumsum_cases,
-                      gather_cases, identity_cases, layer_norm_cases, local_response_norm_cases, matmul_cases, max_pool2d_cases, one_hot_cases, optimizer_cases, pad_cases, random_cases,
-                      reduce_cases, reshape_cases, resize_cases, row_count_cases, packed_attention_cases, scaled_dot_product_attention_cases, scatter_add_cases, slice_cases, softmax_cases,
+                      gather_cases, identity_cases, layer_norm_cases, local_response_norm_cases, matmul_cases, max_pool2d_cases, one_hot_cases, optimizer_cases, packed_attention_cases, pad_cases, random_cases,
+                      reduce_cases, reshape_cases, resize_cases, row_count_cases, scaled_dot_product_attention_cases, scatter_add_cases, slice_cases, softmax_cases,
                       softmax_cross_entropy_cases, source_cases, take_along_axis_cases, top_k_cases, tower_mean_cases, transpose_cases, unary_cases})
       for (OpTable& t : room()) out.push_back(std::move(t));
     return out;

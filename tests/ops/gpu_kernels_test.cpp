@@ -201,7 +201,7 @@ TEST(GeneratedKernels, attention_on_tensor_cores_multiplies_what_it_should) {
     if (k.name == "nvrtc_attention_tf32") table.add(k);
   const OpSet ops = standard_ops();
   std::vector<Awaited> all;
-  for (const std::string op : {"scaled_dot_product_attention", "scaled_dot_product_attention_gradient"})
+  for (const std::string op : {"packed_attention", "packed_attention_gradient", "scaled_dot_product_attention", "scaled_dot_product_attention_gradient"})
     for (const OpCase& c : gpu_cases(op)) {
       if (!c.name.starts_with("on tensor cores")) continue;
       await(table, ops.at(op), c, 3, !op.ends_with("gradient"), all);
@@ -210,12 +210,31 @@ TEST(GeneratedKernels, attention_on_tensor_cores_multiplies_what_it_should) {
       std::fill_n(all.back().inputs[1].data<float>().begin(), c.inputs[1].type.shape.back().factor, -std::numeric_limits<float>::infinity());
       all.back().wanted = run_op(ops.at(op), c, all.back().inputs, 3);
     }
-  ASSERT_EQ(all.size(), 15u);
+  ASSERT_EQ(all.size(), 23u);
   host->build();
   for (Awaited& w : all) {
     w.tolerance = w.request.op.ends_with("gradient") ? 1e-4 : 1e-5;
     expect_as_wanted(w);
   }
+}
+
+/// Scores of nothing have logarithms, and slopes, that each kernel writes or refuses.
+TEST(GeneratedKernels, attention_of_no_features_is_written_whole) {
+  auto host = std::make_shared<HostGpu>();
+  const KernelTable table = generated_kernels(host);
+  const OpSet ops = standard_ops();
+  const CaseInput qkv = real({2, 70, 3, 2, 0}), y = real({2, 70, 2, 0}), log_sum = {{f32, {2, 2, 70}}, 0, 1};
+  std::vector<Awaited> all;
+  await(table, ops.at("packed_attention"), {.name = "no features", .inputs = {qkv}, .outputs = {y.type, log_sum.type}, .tolerance = 1e-5}, 3, true, all);
+  EXPECT_EQ(all.size(), 1u);
+  for (const Kernel& k : table.all()) {
+    if (k.name != "nvrtc_attention" || k.op != "packed_attention") continue;
+    EXPECT_EQ(k.supports(all.at(0).request).reason, "there are no features, by whose chunks it goes");
+  }
+  await(table, ops.at("packed_attention_gradient"), {.name = "no features", .inputs = {qkv, y, log_sum, y}, .outputs = {qkv.type, {f32, {2, 2, 70, 70}}}, .tolerance = 0}, 3, true, all);
+  await(table, ops.at("scaled_dot_product_attention"), {.name = "no features", .attributes = {{"layout", "bthk"}}, .inputs = {y, y, y}, .outputs = {y.type, log_sum.type}, .tolerance = 1e-5}, 3, true, all);
+  host->build();
+  for (const Awaited& w : all) expect_as_wanted(w);
 }
 
 TEST(GeneratedKernels, resize_by_pixels_that_are_needed_alone) {

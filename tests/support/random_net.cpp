@@ -220,6 +220,7 @@ Value along_an_axis(Garden& g) {
 
 Value attended(Garden& g) {
   Value x = g.rows(4);  // (batch, heads, places, size), or with the heads behind the places
+  if (g.one_in(3)) return packed_attention(stack({small(x), small(g.like(x)), x}, 2), {}, {.causal = g.one_in(2)});
   return scaled_dot_product_attention(small(x), small(g.like(x)), x, {}, {.causal = g.one_in(2), .layout = g.one_in(2) ? "bthk" : "bhtk"});
 }
 

@@ -26,6 +26,11 @@ struct Images {
 
 std::int64_t whole(const Settings& s, const char* name) { return static_cast<std::int64_t>(s.at(name)); }
 
+bool flag(const Settings& s, const char* net, const char* name) {
+  if (s.at(name) != 0 && s.at(name) != 1) throw UserError(fmt::format("the net '{}': {} = {} is neither 0 nor 1", net, name, s.at(name)));
+  return s.at(name) != 0;
+}
+
 Graph mnist_cnn(std::shared_ptr<const OpSet> ops, const Settings&) {
   Images in("mnist_cnn", std::move(ops));
   Value x = nn::conv2d(in.image, {.filters = 32, .kernel = 3, .activation = Activation::relu});
@@ -101,7 +106,7 @@ Graph transformer(std::shared_ptr<const OpSet> ops, const Settings& s) {
   Builder b("transformer", std::move(ops));
   const std::int64_t length = whole(s, "length");
   Value tokens = b.input("tokens", i32, {kBatch, length}), targets = b.input("targets", i32, {kBatch, length});
-  Value logits = nn::transformer(tokens, {.vocabulary = whole(s, "vocabulary"), .length = length, .width = whole(s, "width"), .heads = whole(s, "heads"), .blocks = whole(s, "blocks"), .dropout = s.at("dropout"), .packed = s.at("packed") != 0});
+  Value logits = nn::transformer(tokens, {.vocabulary = whole(s, "vocabulary"), .length = length, .width = whole(s, "width"), .heads = whole(s, "heads"), .blocks = whole(s, "blocks"), .dropout = s.at("dropout"), .packed = flag(s, "transformer", "packed")});
   return classifier(std::move(b), logits, targets, AdamW{.learning_rate = s.at("rate"), .weight_decay = 0.01});
 }
 
