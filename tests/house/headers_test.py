@@ -33,6 +33,7 @@ DECLARED = {
     "filesystem": "filesystem",
     "fstream": "fstream ifstream ofstream",
     "functional": "function hash less",
+    "future": "async future future_status packaged_task promise shared_future",
     "initializer_list": "initializer_list",
     "ios": "ios streamsize",
     "iosfwd": "istream ostream",
