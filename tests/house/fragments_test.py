@@ -18,7 +18,7 @@ struct Both : DataSet { DataSet train, test; };  // `data` is a set, or parts of
 extern Both data;
 extern Builder b;
 extern Session session;
-extern Value x, y, condition, image, label, loss, v, next, numerator, denominator;
+extern Value x, y, condition, image, label, loss, q, k, v, qkv, mask, next, numerator, denominator;
 extern Graph graph;
 extern Cluster cluster;
 extern CostTable costs;
