@@ -270,8 +270,9 @@ void Runner::prepare_launches(int thread) {
   for (Segment& s : of(segments_, thread)) {
     if (!s.captured || std::exchange(s.prepared, true)) continue;
     for (std::size_t t = 0; t < s.place.size(); ++t)
-      if (s.place[t] != static_cast<int>(t)) joint.push_back(&dynamic_cast<LaunchesJointly&>(*program_.tasks(thread)[s.first + static_cast<std::size_t>(s.place[t])].kernel)), joint.back()->prepare_joint();
+      if (s.place[t] != static_cast<int>(t)) joint.push_back(&dynamic_cast<LaunchesJointly&>(*program_.tasks(thread)[s.first + static_cast<std::size_t>(s.place[t])].kernel));
   }
+  for (LaunchesJointly* j : joint) j->prepare_joint();
   for (LaunchesJointly* j : joint) j->finish_joint();
 }
 

@@ -1,7 +1,6 @@
 #include <belfry/executor/program.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <utility>

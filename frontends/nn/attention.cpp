@@ -1,18 +1,16 @@
 #include <belfry/frontends/nn/attention.h>
 
-#include <cmath>
-
 #include <belfry/frontends/nn/layer_support_internal.h>
 
 namespace belfry::nn {
 
 namespace {
 
-/// What draws the weights (in, heads, size) where others lie beside them, which their fans do not count.
-Init beside_others(const Init& init, std::int64_t in, std::int64_t heads, std::int64_t size) {
-  const double of_heads = static_cast<double>(in * heads), of_sizes = static_cast<double>(in * size);
-  if (init.kind == "glorot_uniform") return {"uniform", std::sqrt(6 / (of_heads + of_sizes))};
-  return init.kind == "he_normal" ? Init{"normal", std::sqrt(2 / of_heads)} : init;
+/// What draws weights of the shape where others lie beside them, which their fans do not count.
+Init beside_others(const Init& init, const Extents& shape) {
+  const FanScales scales = fan_scales(shape);
+  if (init.kind == "glorot_uniform") return {"uniform", scales.glorot_limit};
+  return init.kind == "he_normal" ? Init{"normal", scales.he_deviation} : init;
 }
 
 /// x·kernel + bias under a name of its own below the layer's.
@@ -46,7 +44,7 @@ Value multi_head_attention(Value query, Value value, Value mask, const MultiHead
     if (value_size != o.key_size) throw UserError(fmt::format("[multi_head_attention] packed: values of {} beside keys of {}; they have one size", value_size, o.key_size));
     const std::int64_t in = fixed_size("multi_head_attention", query, 2);
     MultiHeadAttentionOptions of_three = o;
-    of_three.kernel_init = beside_others(o.kernel_init, in, o.heads, o.key_size);
+    of_three.kernel_init = beside_others(o.kernel_init, {in, o.heads, o.key_size});
     Value qkv = projected(query, "qkv", "bti,ishk->btshk", {in, 3, o.heads, o.key_size}, {3, o.heads, o.key_size}, of_three);
     return output(packed_attention(qkv, mask, {.causal = o.causal}));
   }

@@ -11,13 +11,14 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/evaluate.h>
+#include <belfry/graph/plan/memory.h>
 
 namespace belfry {
 
 namespace {
 
 constexpr std::byte kGuard{0xA5};
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kStep = kAlignment;
 
 std::string element_text(const HostTensor& t, std::size_t i) {
   return visit_stored(t.dtype(), [&]<class T>() -> std::string {
@@ -124,7 +125,7 @@ std::string difference_of(const HostTensor& got, const HostTensor& wanted) {
   return "";
 }
 
-Guarded::Guarded(LocalType type, std::size_t room, std::byte fill) : type_(std::move(type)), room_((room / kAlignment + 4) * kAlignment), bytes_(2 * room_ + static_cast<std::size_t>(type_.bytes()), kGuard) {
+Guarded::Guarded(LocalType type, std::size_t room, std::byte fill) : type_(std::move(type)), room_((room / kStep + 4) * kStep), bytes_(2 * room_ + static_cast<std::size_t>(type_.bytes()), kGuard) {
   std::fill_n(data(), type_.bytes(), fill);
 }
 

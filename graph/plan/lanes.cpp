@@ -12,7 +12,7 @@ namespace belfry {
 namespace {
 
 /// Who touched which bytes last: ranges that do not overlap, each with its last writer and those that read it since.
-class Bytes {
+class Touches {
  public:
   void read(int step, const BufferRef& b, std::set<int>& before) {
     each(b, [&](Touch& t) {
@@ -88,7 +88,7 @@ class Matching {
 }  // namespace
 
 Precedence precedence(std::span<const Step* const> steps) {
-  Bytes bytes;
+  Touches bytes;
   Precedence all;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     std::set<int> before;

@@ -261,7 +261,7 @@ class SlotPacker {
       const auto [t, c] = order[j];
       const FrameBlock& y = blocks(t)[c];
       const Place& at = places[t][c];
-      in_the_way_.push_back({at.at, y.size, &shifts(span, way, turns_.number(static_cast<int>(t), sorts_[t].span_of[c]), at.way), 0});
+      if (const Shifts& by = shifts(span, way, turns_.number(static_cast<int>(t), sorts_[t].span_of[c]), at.way); !by.empty()) in_the_way_.push_back({at.at, y.size, &by, 0});
       if (s == t && x.start <= y.until && y.start <= x.until) in_the_way_.push_back({at.at, y.size, way == at.way ? &kHere : way == kEach ? &to_last_[s] : &from_last_[s], 0});
     }
     std::int64_t out = floor;

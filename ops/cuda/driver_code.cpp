@@ -2,10 +2,7 @@
 
 #include <map>
 #include <mutex>
-#include <stdexcept>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
 #include <belfry/graph/error.h>
@@ -39,7 +36,7 @@ class DriverFunction : public GpuFunction {
   DriverFunction(const CudaDriver& driver, std::shared_ptr<Libraries> libraries, Nvrtc::Future compiled, std::string entry, CUdevice device, bool early)
       : driver_(driver), libraries_(std::move(libraries)), compiled_(std::move(compiled)), entry_(std::move(entry)), device_(device), early_(early) {}
 
-  void load() {
+  void load() override {
     if (kernel_) return;
     CUkernel kernel = nullptr;
     check_driver(driver_, driver_.cuLibraryGetKernel(&kernel, libraries_->of(driver_, compiled_.get()), entry_.c_str()), "cuLibraryGetKernel");
@@ -84,30 +81,16 @@ class DriverCode : public GpuCode {
  public:
   explicit DriverCode(const std::shared_ptr<CudaToolkit>& toolkit) : toolkit_(toolkit), libraries_(std::make_shared<Libraries>(toolkit)) {}
 
-  std::shared_ptr<GpuFunction> function(const std::string& source, const std::string& entry, std::size_t) override {
-    const CudaDriver& driver = toolkit_->driver();
-    const CUdevice device = current();
-    int major = 0, minor = 0;
-    check_driver(driver, driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device), "cuDeviceGetAttribute");
-    check_driver(driver, driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device), "cuDeviceGetAttribute");
-    auto out = std::make_shared<DriverFunction>(driver, libraries_, libraries_->nvrtc.begin(source, fmt::format("sm_{}{}", major, minor)), entry, device, major >= 9 && waits(source, entry));
-    std::lock_guard lock(mutex_);
-    asked_[{std::this_thread::get_id(), device}].push_back(out);
-    return out;
-  }
-
-  void load() override {
-    std::vector<std::weak_ptr<DriverFunction>> mine;
-    {
-      std::lock_guard lock(mutex_);
-      if (auto asked = asked_.extract({std::this_thread::get_id(), current()})) mine = std::move(asked.mapped());
-    }
-    for (const auto& f : mine)
-      if (auto function = f.lock()) function->load();
-  }
-
  private:
-  CUdevice current() const {
+  std::shared_ptr<GpuFunction> make(const std::string& source, const std::string& entry, std::size_t) override {
+    const CudaDriver& driver = toolkit_->driver();
+    const CUdevice on = device();
+    int major = 0, minor = 0;
+    check_driver(driver, driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, on), "cuDeviceGetAttribute");
+    check_driver(driver, driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, on), "cuDeviceGetAttribute");
+    return std::make_shared<DriverFunction>(driver, libraries_, libraries_->nvrtc.begin(source, fmt::format("sm_{}{}", major, minor)), entry, on, major >= 9 && waits(source, entry));
+  }
+  CUdevice device() const override {
     CUdevice device = 0;
     check_driver(toolkit_->driver(), toolkit_->driver().cuCtxGetDevice(&device), "cuCtxGetDevice");
     return device;
@@ -115,8 +98,6 @@ class DriverCode : public GpuCode {
 
   std::shared_ptr<CudaToolkit> toolkit_;
   std::shared_ptr<Libraries> libraries_;
-  std::mutex mutex_;
-  std::map<std::pair<std::thread::id, CUdevice>, std::vector<std::weak_ptr<DriverFunction>>> asked_;
 };
 
 }  // namespace

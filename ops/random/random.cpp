@@ -136,6 +136,13 @@ Value dropout(Value x, Value seed, Value step, double rate, const std::string& n
   return emit("dropout", {x, seed, step}, {{"rate", rate}, {"stream", own_stream(graph_of(x, "dropout", at), "dropout", name)}}, at, name);
 }
 
+FanScales fan_scales(const Extents& shape) {
+  const std::int64_t receptive = shape.size() > 2 ? product(shape, 0, shape.size() - 2) : 1;
+  const double fan_in = static_cast<double>(shape.size() < 2 ? elements(shape) : receptive * shape[shape.size() - 2]);
+  const double fan_out = static_cast<double>(shape.empty() ? 1 : shape.size() < 2 ? elements(shape) : receptive * shape.back());
+  return {std::sqrt(6 / (fan_in + fan_out)), std::sqrt(2 / fan_in)};
+}
+
 HostTensor initial_value(const Node& variable, std::uint64_t seed) {
   const Attributes& a = variable.attributes;
   const std::string& init = a.text("init");
@@ -146,10 +153,7 @@ HostTensor initial_value(const Node& variable, std::uint64_t seed) {
     out.data<std::int64_t>()[0] = static_cast<std::int64_t>(seed);
     return out;
   }
-  std::int64_t receptive = shape.size() > 2 ? product(shape, 0, shape.size() - 2) : 1;
-  double fan_in = static_cast<double>(shape.size() < 2 ? elements(shape) : receptive * shape[shape.size() - 2]);
-  double fan_out = static_cast<double>(shape.empty() ? 1 : shape.size() < 2 ? elements(shape) : receptive * shape.back());
-  double limit = std::sqrt(6 / (fan_in + fan_out)), deviation = std::sqrt(2 / fan_in);
+  const auto [limit, deviation] = fan_scales(shape);
   auto stream = static_cast<std::uint32_t>(stream_of(averaged_by(variable.name)));  // an average begins where its variable does
   auto words_of = [&](std::size_t i, std::uint32_t attempt) { return philox(seed, {static_cast<std::uint32_t>(i / 4), 0xFFFFFFFFu, attempt, stream}); };
   // Four elements share a draw.

@@ -28,6 +28,12 @@ std::int64_t stream_of(const std::string& name);
 /// Calls f(position, words, word) for every element of a share: what all random kernels are made of.
 void for_each_random(const Shape& type, const Extents& shape, std::int64_t first_row, std::uint64_t seed, std::uint32_t step, std::uint32_t stream,
                      const std::function<void(std::size_t at, const std::uint32_t words[4], int word)>& f);
+/// How widely a shape's fans let its first values be drawn. All but the last two axes are what a filter sees; these are in and out.
+struct FanScales {
+  double glorot_limit = 0;  ///< √(6/(in + out)): Glorot and Bengio, 2010
+  double he_deviation = 0;  ///< √(2/in): He et al., 2015
+};
+FanScales fan_scales(const Extents& shape);
 /// A tensor of a variable's first values: the named initialiser, keyed by seed and name.
 HostTensor initial_value(const Node& variable, std::uint64_t seed);
 

@@ -171,7 +171,7 @@ TEST_F(Workspaces, of_unfolded_windows_lie_behind_their_rows) {
       void launch(Grid, std::span<const std::uint64_t> words, void*) override { addresses.push_back(words[0]), addresses.push_back(words[1]); }
       std::vector<std::uint64_t> addresses;
     };
-    std::shared_ptr<GpuFunction> function(const std::string&, const std::string&, std::size_t) override { return all; }
+    std::shared_ptr<GpuFunction> make(const std::string&, const std::string&, std::size_t) override { return all; }
     std::shared_ptr<Function> all = std::make_shared<Function>();
   };
   const auto code = std::make_shared<Code>();

@@ -43,7 +43,7 @@ struct On {
 };
 /// Output k on the bytes of input i where they are given.
 std::vector<HostTensor> run(const Awaited& w, const On& on = {}, std::pair<int, int> alias = {-1, -1});
-/// Also over the inputs that the op and the kernel allow.
-void expect_as_wanted(const Awaited& w, const On& on = {});
+/// Also over the inputs that the op and the kernel allow. Gives what it gave beside them.
+std::vector<HostTensor> expect_as_wanted(const Awaited& w, const On& on = {});
 
 }  // namespace belfry::test

@@ -330,7 +330,7 @@ struct ToldCode : GpuCode {
     std::string entry;
     std::vector<std::string>& launched;
   };
-  std::shared_ptr<GpuFunction> function(const std::string&, const std::string& entry, std::size_t) override { return std::make_shared<Told>(entry, launched); }
+  std::shared_ptr<GpuFunction> make(const std::string&, const std::string& entry, std::size_t) override { return std::make_shared<Told>(entry, launched); }
   std::vector<std::string> launched;
 };
 

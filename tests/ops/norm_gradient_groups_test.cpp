@@ -117,7 +117,7 @@ struct ToldGrids : GpuCode {
     std::string entry;
     std::map<std::string, std::int64_t>& blocks;
   };
-  std::shared_ptr<GpuFunction> function(const std::string&, const std::string& entry, std::size_t) override { return std::make_shared<Told>(entry, blocks); }
+  std::shared_ptr<GpuFunction> make(const std::string&, const std::string& entry, std::size_t) override { return std::make_shared<Told>(entry, blocks); }
   std::map<std::string, std::int64_t> blocks;
 };
 

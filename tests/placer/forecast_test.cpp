@@ -87,12 +87,6 @@ std::shared_ptr<const Graph> line(std::int64_t width = 2) {
   return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
 }
 
-std::vector<DeviceId> first_gpus(int n) {
-  std::vector<DeviceId> out;
-  for (int i = 0; i < n; ++i) out.push_back({0, "gpu", i, -1});
-  return out;
-}
-
 double carried(const Forecast& f, const std::string& from, const std::string& to) {
   for (const LinkForecast& l : f.links)
     if (l.from == from && l.to == to) return l.bytes;

@@ -33,7 +33,7 @@ std::shared_ptr<const Graph> layered(bool gated = false) {
   return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
 }
 
-Cluster gpus(int n, double launch = 4e-6) {
+Cluster gpus_that_launch(int n, double launch = 4e-6) {
   Cluster c;
   c.cores = 2;
   for (int i = 0; i < n; ++i) {
@@ -44,8 +44,6 @@ Cluster gpus(int n, double launch = 4e-6) {
   c.devices.push_back({cpu(0), "host", 1});
   return c;
 }
-
-std::vector<DeviceId> first_gpus(int n) { return parse_devices(n > 1 ? "gpu:0-" + std::to_string(n - 1) : "gpu:0"); }
 
 /// Names of those on a device, in the order in which its main stream has them.
 std::vector<std::string> in_order(const PlacedGraph& plan, bool small_alone) {
@@ -59,7 +57,7 @@ std::vector<std::string> in_order(const PlacedGraph& plan, bool small_alone) {
 }
 
 TEST(SmallSteps, are_updates_of_biases_and_their_averages) {
-  const PlacedGraph plan = place(layered(), to_strategy(Single{.device = parse_device("gpu:0"), .threads = 1}), gpus(1), 8);
+  const PlacedGraph plan = place(layered(), to_strategy(Single{.device = parse_device("gpu:0"), .threads = 1}), gpus_that_launch(1), 8);
   const std::vector<std::string> names = in_order(plan, true);
   for (int k = 0; k < 4; ++k) {
     EXPECT_THAT(names, testing::Contains(fmt::format("adam/layer_{}/bias", k)));
@@ -76,7 +74,7 @@ TEST(SmallSteps, of_updates_stand_behind_all_else_and_one_kind_behind_the_other)
   for (bool gated : {false, true})
     for (int n : {1, 2}) {
       const Strategy s = n == 1 ? to_strategy(Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}) : to_strategy(Mirrored{.devices = first_gpus(2), .threads = 1});
-      const PlacedGraph plan = place(layered(gated), s, gpus(n), 8);
+      const PlacedGraph plan = place(layered(gated), s, gpus_that_launch(n), 8);
       ASSERT_THAT(verify(plan), testing::IsEmpty());
       const std::vector<std::string> all = in_order(plan, false), small = in_order(plan, true);
       ASSERT_GE(small.size(), gated ? 16u : 8u);
@@ -101,9 +99,9 @@ TEST(SmallSteps, are_none_on_hosts_nor_in_ranges) {
     const std::vector<Small> small = small_steps(plan);
     return std::ssize(small) - std::count(small.begin(), small.end(), Small::no);
   };
-  EXPECT_EQ(count(place(layered(), to_strategy(Single{.device = cpu(0), .threads = 1}), gpus(2), 8)), 0);
-  EXPECT_EQ(count(place(layered(), to_strategy(Towers{.devices = first_gpus(2), .variables = cpu(0), .threads = 1}), gpus(2), 8)), 0);
-  const PlacedGraph sharded = place(layered(), to_strategy(Sharded{.devices = first_gpus(2), .threads = 1}), gpus(2), 8);
+  EXPECT_EQ(count(place(layered(), to_strategy(Single{.device = cpu(0), .threads = 1}), gpus_that_launch(2), 8)), 0);
+  EXPECT_EQ(count(place(layered(), to_strategy(Towers{.devices = first_gpus(2), .variables = cpu(0), .threads = 1}), gpus_that_launch(2), 8)), 0);
+  const PlacedGraph sharded = place(layered(), to_strategy(Sharded{.devices = first_gpus(2), .threads = 1}), gpus_that_launch(2), 8);
   const std::vector<Small> small = small_steps(sharded);
   for (std::size_t i = 0; i < small.size(); ++i) EXPECT_FALSE(small[i] != Small::no && sharded.nodes[i].ranged) << sharded.nodes[i].name;
 }
@@ -114,7 +112,7 @@ TEST(SmallSteps, that_towers_read_are_made_before_them) {
   Value seen = b.variable("seen", {}, {.init = "zeros", .trainable = false}), w = b.variable("w", {3});
   b.update(seen, seen + 1);
   b.minimize(mean(square(b.input("x", f32, {kBatch, 3}) * w * (seen + 1))), Sgd{.learning_rate = 0.1});
-  const PlacedGraph plan = place(std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build())), to_strategy(Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}), gpus(1), 8);
+  const PlacedGraph plan = place(std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build())), to_strategy(Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}), gpus_that_launch(1), 8);
   EXPECT_THAT(verify(plan), testing::IsEmpty());
   for (const PlanNode& n : plan.nodes)
     if (n.scope == Scope::tower) {
@@ -124,7 +122,7 @@ TEST(SmallSteps, that_towers_read_are_made_before_them) {
 
 TEST(SmallSteps, cost_one_launch_of_each_kind_in_forecasts) {
   constexpr double kLaunch = 1e-3;
-  const PlacedGraph plan = place(layered(), to_strategy(Single{.device = parse_device("gpu:0"), .threads = 1}), gpus(1, kLaunch), 8);
+  const PlacedGraph plan = place(layered(), to_strategy(Single{.device = parse_device("gpu:0"), .threads = 1}), gpus_that_launch(1, kLaunch), 8);
   const std::vector<Small> small = small_steps(plan);
   std::map<std::string, int> updates, launches;
   for (const ForecastLaunch& l : forecast(plan).launches) {
@@ -154,7 +152,7 @@ TEST(SmallSteps, are_values_of_variables_that_lie_on_their_device) {
     PlaceOptions options;
     options.updates = updates;
     for (ValueId v : graph->outputs) options.fetches.emplace_back(graph->name_of(v), v);
-    const PlacedGraph plan = place(graph, s, gpus(1), 8, options);
+    const PlacedGraph plan = place(graph, s, gpus_that_launch(1), 8, options);
     EXPECT_THAT(verify(plan), testing::IsEmpty());
     const std::vector<Small> all = small_steps(plan);
     std::set<std::string> out;
@@ -179,7 +177,7 @@ PlacedGraph on_gpu(const std::string& net, DType precision, bool training, std::
   options.groups = find_gpu_groups;
   for (const std::string& name : outputs)
     if (auto v = graph->find(name)) options.fetches.emplace_back(name, *v);
-  return place(graph, to_strategy(Single{.device = parse_device("gpu:0"), .threads = 1}), gpus(1), batch, options);
+  return place(graph, to_strategy(Single{.device = parse_device("gpu:0"), .threads = 1}), gpus_that_launch(1), batch, options);
 }
 
 struct Launches {

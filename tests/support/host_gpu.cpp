@@ -126,6 +126,10 @@ std::map<void (*)(const void*), HostThread*>& threads_of() {
 
 struct HostGpu::Function : GpuFunction {
   Function(HostGpu& host, std::shared_ptr<Entry> e) : host(host), entry(std::move(e)) {}
+  void load() override {
+    std::lock_guard lock(host.mutex_);
+    loaded = true;
+  }
   void launch(Grid grid, std::span<const std::uint64_t> words, void*) override {
     std::lock_guard lock(host.mutex_);
     if (host.strict && !loaded) throw std::logic_error("'" + entry->name + "' is launched before it is loaded");
@@ -151,20 +155,12 @@ struct HostGpu::Function : GpuFunction {
   bool loaded = false;
 };
 
-std::shared_ptr<GpuFunction> HostGpu::function(const std::string& source, const std::string& entry, std::size_t words) {
+std::shared_ptr<GpuFunction> HostGpu::make(const std::string& source, const std::string& entry, std::size_t words) {
   std::lock_guard lock(mutex_);
   auto& e = entries_[{source, entry}];
   if (!e && !waits(source, entry)) throw std::logic_error("'" + entry + "' does not wait for what stands before it, before which drivers may launch it");
   if (!e) e = std::make_shared<Entry>(Entry{source, entry, words, source.find("__sync") != std::string::npos || source.find("_sync(") != std::string::npos});
-  auto out = std::make_shared<Function>(*this, e);
-  asked_[std::this_thread::get_id()].push_back(out);
-  return out;
-}
-
-void HostGpu::load() {
-  std::lock_guard lock(mutex_);
-  for (const auto& f : std::exchange(asked_[std::this_thread::get_id()], {}))
-    if (auto function = f.lock()) function->loaded = true;
+  return std::make_shared<Function>(*this, e);
 }
 
 std::vector<std::string> HostGpu::sources() const {

@@ -4,7 +4,6 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <belfry/ops/cuda/code_internal.h>
@@ -14,10 +13,8 @@ namespace belfry::test {
 /// Functions are launched one at a time, whoever launches them.
 class HostGpu : public GpuCode {
  public:
-  std::shared_ptr<GpuFunction> function(const std::string& source, const std::string& entry, std::size_t words) override;
   /// Compiles what was asked for since the last call, as one library; a launch of what is not compiled does. Throws with the compiler's words.
   void build();
-  void load() override;
   bool strict = false;  ///< what its thread has not loaded is not launched
   std::vector<std::string> sources() const;
 
@@ -30,7 +27,7 @@ class HostGpu : public GpuCode {
     int launches = 0;
   };
   struct Function;
-  std::map<std::thread::id, std::vector<std::weak_ptr<Function>>> asked_;
+  std::shared_ptr<GpuFunction> make(const std::string& source, const std::string& entry, std::size_t words) override;
   std::recursive_mutex mutex_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Entry>> entries_;
 };

@@ -14,7 +14,7 @@
 
 namespace belfry::test {
 
-std::shared_ptr<GpuFunction> CollectedTexts::function(const std::string& source, const std::string&, std::size_t) {
+std::shared_ptr<GpuFunction> CollectedTexts::make(const std::string& source, const std::string&, std::size_t) {
   AskedFor& known = texts.try_emplace(source, asking).first->second;
   known.ops.insert(asking.ops.begin(), asking.ops.end());
   return nullptr;

@@ -20,7 +20,7 @@ struct AskedFor {
 
 /// Keeps the texts that it is asked to compile. What it gives cannot be launched.
 struct CollectedTexts : GpuCode {
-  std::shared_ptr<GpuFunction> function(const std::string& source, const std::string& entry, std::size_t words) override;
+  std::shared_ptr<GpuFunction> make(const std::string& source, const std::string& entry, std::size_t words) override;
   AskedFor asking;
   std::map<std::string, AskedFor> texts;
 };

@@ -283,7 +283,7 @@ void bent_norms(Builder& b, DType t) {
   Value h = relu(nn::batch_norm(dense(b, b.input("x", t, {kBatch, 3, 4}), "in", 8)));
   h = relu6(nn::batch_norm(dense(b, h, "second", 8)) + h);
   h = dense(b, h, "wide", 256) * variable_(b, t, "gain", {256});
-  for (const char* name : {"third", "fourth"}) h = h + dense(b, nn::layer_norm(h), name, 256);
+  for (const char* name : {"third", "fourth"}) h = h + dense(b, dense(b, nn::layer_norm(h), std::string(name) + "_in", 8) * 0.1, name, 256);
   Value loss = classify(dense(b, reduce_mean(h, {.axes = {1}}) * 0.1, "out", 5), label_(b));
   fetch(b, "loss", loss);
   minimize(b, loss);

@@ -27,11 +27,13 @@ inline Cluster sim_cluster(int n, bool separate = true, int streams = 1) {
   return c;
 }
 
-inline std::vector<DeviceId> sims(int n) {
+inline std::vector<DeviceId> first_devices(const std::string& kind, int n) {
   std::vector<DeviceId> out;
-  for (int i = 0; i < n; ++i) out.push_back({0, "sim", i, -1});
+  for (int i = 0; i < n; ++i) out.push_back({0, kind, i, -1});
   return out;
 }
+inline std::vector<DeviceId> sims(int n) { return first_devices("sim", n); }
+inline std::vector<DeviceId> first_gpus(int n) { return first_devices("gpu", n); }
 
 struct NamedStrategy {
   std::string name;
