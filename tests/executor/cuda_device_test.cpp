@@ -1,6 +1,7 @@
 // Several GPUs of which one fails, on the fake driver: what waits for it ends too.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <optional>
 #include <thread>
 
@@ -79,6 +80,24 @@ TEST_F(FailingGpus, leave_alone_what_waits_for_none) {
   expect_fault();
   queues[2]->finish();
   EXPECT_TRUE(queues[2]->works());
+}
+
+/// What is under way when it is given up goes on, and may find nobody to tell.
+TEST_F(FailingGpus, are_given_up_by_what_tells_nobody_later) {
+  Arena own = devices[0]->allocate_host(8);
+  auto queue = devices[0]->queue(0);
+  Event late;
+  std::atomic<bool> ran = false;
+  const CUstream stream = static_cast<CUstream>(queue->stream());
+  ASSERT_EQ(d.cuStreamWaitValue64(stream, reinterpret_cast<CUdeviceptr>(own.at(0)), 1, CU_STREAM_WAIT_VALUE_EQ), CUDA_SUCCESS);
+  queue->signal(late, 1);
+  ASSERT_EQ(d.cuLaunchHostFunc(stream, [](void* p) { *static_cast<std::atomic<bool>*>(p) = true; }, &ran), CUDA_SUCCESS);
+  queue->wait(*queues[1], 0);
+  expect_fault();
+  EXPECT_TRUE(says<DeviceError>([&] { queue->finish(); }, {"gpu:0: its work has not ended 50 ms after gpu:1 failed"}));
+  __atomic_store_n(reinterpret_cast<std::uint64_t*>(own.at(0)), 1, __ATOMIC_RELEASE);
+  while (!ran) ASSERT_EQ(d.cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(late.count(), 0);
 }
 
 /// Rows that lie apart, by one copy, or by one each where the driver refuses that.
