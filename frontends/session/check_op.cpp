@@ -208,6 +208,7 @@ std::vector<std::string> check_op(const Library& library, const std::string& nam
     gather(out, "precision", op.def, c, [&] { return objections_to_precision(op, c); });
     gather(out, "gradient", op.def, c, [&] { return objections_to_gradient(op, c, compared); });
     gather(out, "in place", op.def, c, [&] { return objections_to_in_place(op, c); });
+    gather(out, "promise", op.def, c, [&] { return objections_to_promises(op, c); });
     gather(out, "split", op.def, c, [&] { return objections_to_split(op, c); });
     if (table != library.kernels.end()) gather(out, "kernel", op.def, c, [&] { return objections_to_kernels(table->second, op, c, runs); });
   }

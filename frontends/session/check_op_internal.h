@@ -36,6 +36,8 @@ Objections objections_to_gradient(const OpUnderCheck& op, const OpCase& c, int& 
 std::string objection_to_cover(const OpDef& def, const std::vector<OpCase>& cases, int compared);
 /// Output on the bytes of an input, for every pair that the op allows.
 Objections objections_to_in_place(const OpUnderCheck& op, const OpCase& c);
+/// commutative, zero_preserving, by_element and sum_of_inputs hold where they are said to.
+Objections objections_to_promises(const OpUnderCheck& op, const OpCase& c);
 /// The split rule alone, in every legal combination of input states; B is 1, T − 1, T and T + 1; dyadic and random values.
 Objections objections_to_split(const OpUnderCheck& op, const OpCase& c);
 

@@ -129,6 +129,34 @@ TEST(CheckOp, names_other_bits_the_second_time_and_a_pair_that_may_not_share_byt
   expect_named(checked_with(def), "in place", {"with output 'y' on the bytes of input 'x', output 'y' has other bits than apart: element 0 is 0, not "});
 }
 
+TEST(CheckOp, names_a_promise_that_does_not_hold) {
+  OpDef def = own_square();
+  def.zero_preserving = def.by_element = true;
+  EXPECT_EQ(checked_with(def), std::vector<std::string>{});
+  def.commutative = true;
+  expect_named(checked_with(def), "promise", {"[own_square] case 'rows': it is said to be commutative, which is of two inputs, and has 1; leave it out"});
+  def.commutative = false, def.sum_of_inputs = true;
+  expect_named(checked_with(def), "promise", {"it is said to be the sum of its inputs, and element 0 of output 'y' is ", "; leave it out"});
+  def.sum_of_inputs = false;
+  def.gradient = no_gradient("promises are looked at");
+  def.split = all_replicated();
+  def.reference = by_element([](const auto* x, std::size_t i) { return x[i] + 1; });
+  expect_named(checked_with(def), "promise", {"it is said to be zero_preserving, and of zeros element 0 of output 'y' is 1; leave it out"});
+  def.zero_preserving = false, def.in_place = {};
+  def.reference = by_element([](const auto* x, std::size_t i) { return x[i] - x[0]; });
+  expect_named(checked_with(def), "promise", {"it is said to be by_element, and with another element 0 of input 'x' output 'y' differs elsewhere: element 1 is "});
+  def.by_element = false, def.commutative = true;
+  def.inputs = {"x", "z"};
+  def.reference = [](const Call& c) {
+    visit_float(c.dtype(), [&]<class T>() {
+      const auto x = c.inputs[0].as<T>(), z = c.inputs[1].as<T>();
+      for (std::size_t i = 0; i < x.size(); ++i) c.outputs[0].as<T>()[i] = x[i] - z[i];
+    });
+  };
+  const CaseInput some = {.type = {f32, {kBatch, 3}}};
+  expect_named(checked_with(def, {{.name = "rows", .inputs = {some, some}}}), "promise", {"it is said to be commutative, and with its inputs in the other order output 'y' has other bits: element 0 is "});
+}
+
 TEST(CheckOp, says_what_a_rule_throws_and_what_a_case_lacks) {
   OpDef def = own_square();
   def.reference = [](const Call&) { throw std::runtime_error("boom"); };

@@ -48,6 +48,7 @@ TEST_P(EveryOp, writes_all_that_it_infers_and_the_same_bits_twice) { check_writi
 TEST_P(EveryOp, says_the_same_in_f32_and_f64) { check_precision(def(), cases()); }
 TEST_P(EveryOp, has_the_gradient_of_central_differences) { check_gradient(def(), cases()); }
 TEST_P(EveryOp, may_write_over_the_inputs_it_names) { check_in_place(def(), cases()); }
+TEST_P(EveryOp, keeps_what_it_promises) { check_promises(def(), cases()); }
 TEST_P(EveryOp, splits_as_its_rule_claims) { check_split(def(), cases()); }
 TEST_P(EveryOp, gives_the_whole_through_expand) { check_expanded(def(), cases()); }
 

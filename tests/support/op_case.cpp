@@ -35,6 +35,7 @@ void check_inference(const OpDef& def, const std::vector<OpCase>& cases) { check
 void check_writing(const OpDef& def, const std::vector<OpCase>& cases) { check_each(def, cases, objections_to_writing); }
 void check_precision(const OpDef& def, const std::vector<OpCase>& cases) { check_each(def, cases, objections_to_precision); }
 void check_in_place(const OpDef& def, const std::vector<OpCase>& cases) { check_each(def, cases, objections_to_in_place); }
+void check_promises(const OpDef& def, const std::vector<OpCase>& cases) { check_each(def, cases, objections_to_promises); }
 void check_split(const OpDef& def, const std::vector<OpCase>& cases) { check_each(def, cases, objections_to_split); }
 
 void check_gradient(const OpDef& def, const std::vector<OpCase>& cases) {

@@ -28,6 +28,7 @@ void check_writing(const OpDef& def, const std::vector<OpCase>& cases);
 void check_precision(const OpDef& def, const std::vector<OpCase>& cases);
 void check_gradient(const OpDef& def, const std::vector<OpCase>& cases);
 void check_in_place(const OpDef& def, const std::vector<OpCase>& cases);
+void check_promises(const OpDef& def, const std::vector<OpCase>& cases);
 void check_split(const OpDef& def, const std::vector<OpCase>& cases);
 /// The split through expand and the interpreters, with gradients.
 void check_expanded(const OpDef& def, const std::vector<OpCase>& cases);
