@@ -82,7 +82,7 @@ struct OpDef {
   bool source = false;       ///< reads no input that is computed: it can be computed wherever it is read
   bool random = false;       ///< bars folding
   bool commutative = false;      ///< of two inputs: f(a, b) = f(b, a), bit for bit, so that equal nodes are found in either order
-  bool zero_preserving = false;  ///< zeros give zeros; read by nothing yet
+  bool zero_preserving = false;  ///< zeros give zeros; read by check_op alone yet
   bool joins_towers = false;  ///< of a per-tower input it is the mean over the towers: lowered to an aggregate
   bool sum_of_inputs = false; ///< y is the sum of its inputs: expand may cut it where only some are partial
   bool by_element = false;   ///< an output's element is computed from those of the inputs at its place and from inputs of one element

@@ -1,5 +1,6 @@
 """The last line of tools/test: cases that passed, failed and were skipped. Arguments: folders of Meson's logs."""
 
+import json
 import pathlib
 import sys
 import xml.etree.ElementTree as xml
@@ -9,6 +10,11 @@ for folder in sys.argv[1:]:
     reports = list(pathlib.Path(folder).glob("testlog*.junit.xml"))
     if not reports:
         failed += 1  # the run left no report
+    for log in pathlib.Path(folder).glob("testlog*.json"):  # the reports leave out programs that were ended
+        for test in map(json.loads, log.read_text().splitlines()):
+            if test["result"] in ("TIMEOUT", "INTERRUPT"):
+                failed += 1
+                print(f"failed: {test['name']}: {test['result']}", file=sys.stderr)
     for report in reports:
         for suite in xml.parse(report).getroot().iter("testsuite"):
             cases = list(suite.iter("testcase"))
