@@ -33,6 +33,7 @@ void repeat(HostTensor& t, std::int64_t from, std::int64_t to) {
 }
 
 struct Run {
+  const OpUnderCheck& op;
   const OpDef& def;
   const OpCase& c;
   std::vector<HostTensor> inputs, outputs;
@@ -42,6 +43,10 @@ std::string objection_to_order(const Run& r) {
   if (r.inputs.size() != 2) return fmt::format("it is said to be commutative, which is of two inputs, and has {}", r.inputs.size());
   OpCase turned = r.c;
   std::swap(turned.inputs[0], turned.inputs[1]);
+  turned.outputs.clear();
+  turned = versions(r.op, turned)[0];
+  for (std::size_t k = 0; k < turned.outputs.size(); ++k)
+    if (turned.outputs[k] != r.c.outputs[k]) return fmt::format("it is said to be commutative, and with its inputs in the other order {} is {}, not {}", output_of(r.def, k), to_string(turned.outputs[k]), to_string(r.c.outputs[k]));
   const std::vector<HostTensor> outputs = run_op(r.def, turned, {r.inputs[1], r.inputs[0]}, kRows);
   for (std::size_t k = 0; k < outputs.size(); ++k)
     if (outputs[k] != r.outputs[k]) return fmt::format("it is said to be commutative, and with its inputs in the other order {} has other bits: {}", output_of(r.def, k), difference_of(outputs[k], r.outputs[k]));
@@ -96,7 +101,7 @@ std::string objection_to_sum(const Run& r) {
 Objections objections_to_promises(const OpUnderCheck& op, const OpCase& given) {
   if (!given.no_reference.empty()) return {};
   const OpCase c = versions(op, given)[0];
-  Run r{op.def, c, draw_all(c, kRows, false, 23), {}};
+  Run r{op, op.def, c, draw_all(c, kRows, false, 23), {}};
   r.outputs = run_op(op.def, c, r.inputs, kRows);
   Objections out;
   auto hold = [&](bool promised, std::string (*objection_to)(const Run&)) {

@@ -155,6 +155,9 @@ TEST(CheckOp, names_a_promise_that_does_not_hold) {
   };
   const CaseInput some = {.type = {f32, {kBatch, 3}}};
   expect_named(checked_with(def, {{.name = "rows", .inputs = {some, some}}}), "promise", {"it is said to be commutative, and with its inputs in the other order output 'y' has other bits: element 0 is "});
+  def.inputs = {"x", shape_only("z")};
+  def.reference = own_square().reference;
+  expect_named(checked_with(def, {{.name = "rows", .inputs = {some, {.type = {f32, {5}}}}}}), "promise", {"it is said to be commutative, and with its inputs in the other order output 'y' is f32(5), not f32(batch, 3)"});
 }
 
 TEST(CheckOp, says_what_a_rule_throws_and_what_a_case_lacks) {

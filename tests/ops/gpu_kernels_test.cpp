@@ -189,6 +189,14 @@ TEST(GeneratedKernels, attention_leaves_padding_alone) {
     }
     w.wanted = run_op(ops.at(op), c, w.inputs, 3);
   }
+  for (const char* op : {"packed_attention", "packed_attention_gradient"}) {  // 2 x 70 places of 3 x 3 x 17
+    const OpCase c = gpu_cases(op)[0];
+    await(table, ops.at(op), c, 3, true, all);
+    Awaited& w = all.back();
+    for (int place = 0; place < 140; ++place)
+      if (!w.inputs.back().data<bool>()[static_cast<std::size_t>(place)]) std::fill_n(w.inputs[0].data<float>().begin() + (3 * place + 1) * 51, 102, std::numeric_limits<float>::quiet_NaN());
+    w.wanted = run_op(ops.at(op), c, w.inputs, 3);
+  }
   for (const Awaited& w : all) expect_as_wanted(w);
 }
 
@@ -322,9 +330,9 @@ TEST(GeneratedKernels, of_batch_norm_go_before_those_of_cudnn) {
 TEST(GeneratedKernels, of_attention_on_tensor_cores_go_before_those_of_cudnn) {
   const KernelTable generated = generated_kernels(std::make_shared<CollectedTexts>()), table = cuda_kernels(new_toolkit());
   const OpSet ops = standard_ops();
-  auto chosen = [&](const OpCase& c, bool rounds, const std::string& refusal) {
+  auto chosen = [&](const OpCase& c, bool rounds, const std::string& refusal, const char* op = "scaled_dot_product_attention") {
     std::vector<Awaited> all;
-    await(generated, ops.at("scaled_dot_product_attention"), c, 3, true, all);
+    await(generated, ops.at(op), c, 3, true, all);
     EXPECT_EQ(table.support("nvrtc_attention_tf32", all.at(0).request).reason, refusal) << c.name;
     return table.choose(all[0].request, nullptr, {.tf32 = rounds}).name;
   };
@@ -337,6 +345,7 @@ TEST(GeneratedKernels, of_attention_on_tensor_cores_go_before_those_of_cudnn) {
   const std::string wider = cudnn::built() ? "cudnn_attention_tf32" : "nvrtc_attention";
   EXPECT_EQ(chosen(of(7, 8, 72, 8), true, "72 features are more than the 64 that its registers hold"), wider);
   EXPECT_EQ(chosen(of(7, 8, 8, 128), true, "128 features are more than the 64 that its registers hold"), wider);
+  EXPECT_EQ(chosen({.name = "packed", .inputs = {real({2, 7, 3, 2, 64})}, .outputs = {{f32, {2, 7, 2, 64}}, {f32, {2, 2, 7}}}}, true, "", "packed_attention"), "nvrtc_attention_tf32");
   for (const OpCase& c : gpu_cases("scaled_dot_product_attention")) {
     if (c.name == "tiles, masked") {
       EXPECT_EQ(chosen(c, true, "it has a mask, and what a query does not see is multiplied by 0 here"), "nvrtc_attention");
