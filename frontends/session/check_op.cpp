@@ -14,7 +14,6 @@ namespace belfry {
 
 namespace {
 
-constexpr std::int64_t kCaseRows = 3;
 constexpr std::byte kFills[] = {std::byte{0xA5}, std::byte{0x5A}};
 constexpr std::size_t kMostOfAKind = 2;  // of a case: a wrong rule fails in most of its splits
 

@@ -49,7 +49,7 @@ struct OpCase {
 /// - "precision": the reference in f32 is far from that in f64.
 /// - "gradient": in f64, against central differences, for every element of every float input, of all outputs that it follows.
 /// - "in place": an output on the bytes of an input that the op names gives other bits.
-/// - "promise": of zeros come none (zero_preserving), either order of two inputs gives the same bits (commutative), an element shows at its place alone
+/// - "promise": zeros give zeros (zero_preserving), either order of two inputs gives the same bits (commutative), an element shows at its place alone
 ///   (by_element), and a sum_of_inputs is one.
 /// - "split": 2 and 3 towers, also with unlike shares and with none, in every state that inputs can be offered in: what the towers make, joined as
 ///   the rule claims, is what one makes: bit for bit where it claims rows, within rounding where it claims a sum.

@@ -25,6 +25,8 @@ struct OpUnderCheck {
 };
 using Objections = std::vector<std::string>;
 
+constexpr std::int64_t kCaseRows = 3;  ///< of a batch, where a check needs but one size
+
 /// Types as stated; every refusal is refused with its words.
 Objections objections_to_types(const OpUnderCheck& op, const OpCase& c);
 /// The reference writes what inference gives: all of it, nothing beyond, and the same bits twice.

@@ -10,8 +10,6 @@ namespace belfry {
 
 namespace {
 
-constexpr std::int64_t kRows = 4;
-
 bool is_real(const HostTensor& t) { return is_float(t.dtype()) || is_half(t.dtype()); }
 
 /// The first element that is not zero; −1: there is none.
@@ -34,7 +32,6 @@ void repeat(HostTensor& t, std::int64_t from, std::int64_t to) {
 
 struct Run {
   const OpUnderCheck& op;
-  const OpDef& def;
   const OpCase& c;
   std::vector<HostTensor> inputs, outputs;
 };
@@ -46,10 +43,10 @@ std::string objection_to_order(const Run& r) {
   turned.outputs.clear();
   turned = versions(r.op, turned)[0];
   for (std::size_t k = 0; k < turned.outputs.size(); ++k)
-    if (turned.outputs[k] != r.c.outputs[k]) return fmt::format("it is said to be commutative, and with its inputs in the other order {} is {}, not {}", output_of(r.def, k), to_string(turned.outputs[k]), to_string(r.c.outputs[k]));
-  const std::vector<HostTensor> outputs = run_op(r.def, turned, {r.inputs[1], r.inputs[0]}, kRows);
+    if (turned.outputs[k] != r.c.outputs[k]) return fmt::format("it is said to be commutative, and with its inputs in the other order {} is {}, not {}", output_of(r.op.def, k), to_string(turned.outputs[k]), to_string(r.c.outputs[k]));
+  const std::vector<HostTensor> outputs = run_op(r.op.def, turned, {r.inputs[1], r.inputs[0]}, kCaseRows);
   for (std::size_t k = 0; k < outputs.size(); ++k)
-    if (outputs[k] != r.outputs[k]) return fmt::format("it is said to be commutative, and with its inputs in the other order {} has other bits: {}", output_of(r.def, k), difference_of(outputs[k], r.outputs[k]));
+    if (outputs[k] != r.outputs[k]) return fmt::format("it is said to be commutative, and with its inputs in the other order {} has other bits: {}", output_of(r.op.def, k), difference_of(outputs[k], r.outputs[k]));
   return "";
 }
 
@@ -57,10 +54,10 @@ std::string objection_to_zeros(const Run& r) {
   std::vector<HostTensor> zeros = r.inputs;
   for (HostTensor& t : zeros)
     if (is_real(t)) t = HostTensor(t.dtype(), t.type().shape);
-  const std::vector<HostTensor> outputs = run_op(r.def, r.c, zeros, kRows);
+  const std::vector<HostTensor> outputs = run_op(r.op.def, r.c, zeros, kCaseRows);
   for (std::size_t k = 0; k < outputs.size(); ++k)
     if (std::int64_t i = is_real(outputs[k]) ? first_not_zero(outputs[k]) : -1; i >= 0)
-      return fmt::format("it is said to be zero_preserving, and of zeros element {} of {} is {:.9g}", i, output_of(r.def, k), element(outputs[k], i));
+      return fmt::format("it is said to be zero_preserving, and of zeros element {} of {} is {:.9g}", i, output_of(r.op.def, k), element(outputs[k], i));
   return "";
 }
 
@@ -72,12 +69,12 @@ std::string objection_to_places(const Run& r) {
     for (std::int64_t at : {std::int64_t{0}, n / 2, n - 1}) {
       std::vector<HostTensor> inputs = r.inputs;
       repeat(inputs[i], (at + 1) % n, at);
-      std::vector<HostTensor> outputs = run_op(r.def, r.c, inputs, kRows);
+      std::vector<HostTensor> outputs = run_op(r.op.def, r.c, inputs, kCaseRows);
       for (std::size_t k = 0; k < outputs.size(); ++k) {
         if (outputs[k].type().shape != r.inputs[i].type().shape) continue;
         HostTensor wanted = r.outputs[k];
         visit_stored(wanted.dtype(), [&]<class T>() { wanted.data<T>()[static_cast<std::size_t>(at)] = outputs[k].data<T>()[static_cast<std::size_t>(at)]; });
-        if (outputs[k] != wanted) return fmt::format("it is said to be by_element, and with another element {} of {} {} differs elsewhere: {}", at, input_of(r.def, i), output_of(r.def, k), difference_of(outputs[k], wanted));
+        if (outputs[k] != wanted) return fmt::format("it is said to be by_element, and with another element {} of {} {} differs elsewhere: {}", at, input_of(r.op.def, i), output_of(r.op.def, k), difference_of(outputs[k], wanted));
       }
     }
   }
@@ -91,7 +88,7 @@ std::string objection_to_sum(const Run& r) {
   for (std::int64_t e = 0; e < y.type().elements(); ++e) {
     double sum = 0;
     for (const HostTensor& x : r.inputs) sum += element(x, e);
-    if (!(std::abs(element(y, e) - sum) <= r.c.tolerance * (1 + std::abs(sum)))) return fmt::format("it is said to be the sum of its inputs, and element {} of {} is {:.9g}, not {:.9g}", e, output_of(r.def, 0), element(y, e), sum);
+    if (!(std::abs(element(y, e) - sum) <= r.c.tolerance * (1 + std::abs(sum)))) return fmt::format("it is said to be the sum of its inputs, and element {} of {} is {:.9g}, not {:.9g}", e, output_of(r.op.def, 0), element(y, e), sum);
   }
   return "";
 }
@@ -101,8 +98,8 @@ std::string objection_to_sum(const Run& r) {
 Objections objections_to_promises(const OpUnderCheck& op, const OpCase& given) {
   if (!given.no_reference.empty()) return {};
   const OpCase c = versions(op, given)[0];
-  Run r{op, op.def, c, draw_all(c, kRows, false, 23), {}};
-  r.outputs = run_op(op.def, c, r.inputs, kRows);
+  Run r{op, c, draw_all(c, kCaseRows, false, 23), {}};
+  r.outputs = run_op(op.def, c, r.inputs, kCaseRows);
   Objections out;
   auto hold = [&](bool promised, std::string (*objection_to)(const Run&)) {
     if (std::string what = promised ? objection_to(r) : ""; !what.empty()) out.push_back(objection("promise", op.def, given, what + "; leave it out"));

@@ -41,12 +41,6 @@ std::shared_ptr<const Graph> layered(int count, std::int64_t width) {
   return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
 }
 
-std::vector<DeviceId> gpus_up_to(int n) {
-  std::vector<DeviceId> out;
-  for (int i = 0; i < n; ++i) out.push_back({0, "gpu", i, -1});
-  return out;
-}
-
 using Options = std::map<std::string, std::string>;
 
 /// BELFRY_EXHAUSTIVE: every option with every other, and any number of devices; else the telling ones, over all devices, half, a quarter.
@@ -95,7 +89,7 @@ Strategy without_near(Strategy s) {
 }
 
 Strategy choice_of(std::vector<Strategy> candidates) {
-  Strategy out = to_strategy(Auto{.devices = gpus_up_to(1)});
+  Strategy out = to_strategy(Auto{.devices = first_gpus(1)});
   out.choice = [all = std::move(candidates)](const SecondsOf&) { return Choice{all}; };
   return out;
 }
@@ -113,7 +107,7 @@ std::vector<Strategy> all_strategies(int gpus) {
     if (def.name == "auto") continue;
     for (int n = gpus; n >= 1; n = exhaustive() ? n - 1 : n / 2)
       for (const Options& o : options_of(def, n)) try {
-          Strategy& s = out.emplace_back(def.make(gpus_up_to(n), o));
+          Strategy& s = out.emplace_back(def.make(first_gpus(n), o));
           s.options = "on " + std::to_string(n);
           for (const auto& [name, value] : o) s.options += " " + name + "=" + value;
         } catch (const UserError&) {  // a way to reduce that it has not, replicas that do not share the devices: no strategy
@@ -155,13 +149,13 @@ TEST(Choose, takes_the_shortest_step_of_all_strategies) {
   for (auto [count, width, batch] : nets) {
     auto graph = layered(count, width);
     for (const Cluster& cluster : clusters) {
-      std::vector<Candidate> found = choose(graph, to_strategy(Auto{.devices = gpus_up_to(4)}), cluster, batch);
+      std::vector<Candidate> found = choose(graph, to_strategy(Auto{.devices = first_gpus(4)}), cluster, batch);
       EXPECT_TRUE(found.front().refused.empty());
       const Shortest best = shortest_step(graph, cluster, 4, batch);
       std::cout << count << " layers of " << width << ", " << batch << " rows: " << found.front().seconds << " s by " << found.front().strategy.name << " " << found.front().strategy.options << "; of " << best.looked_at << " ("
                 << best.refused << " refused) the shortest is " << best.seconds << " by " << best.what << std::endl;
       EXPECT_LE(found.front().seconds, best.seconds * (1 + 1e-12)) << describe(found);
-      EXPECT_DOUBLE_EQ(forecast(place(graph, to_strategy(Auto{.devices = gpus_up_to(4)}), cluster, batch)).seconds, found.front().seconds);
+      EXPECT_DOUBLE_EQ(forecast(place(graph, to_strategy(Auto{.devices = first_gpus(4)}), cluster, batch)).seconds, found.front().seconds);
       taken.insert(found.front().strategy.name + " " + found.front().strategy.options);
     }
   }
@@ -192,7 +186,7 @@ TEST(Choose, looks_at_all_homes_of_variables_with_both_ways_to_add) {
   Cluster cluster = machine_of(4, 1e13, 1e10);
   cluster.links = {{parse_devices("gpu:0-1"), "left", 1e10, 1e-5}, {parse_devices("gpu:2-3"), "right", 1e10, 1e-5}, {{cpu(0)}, "left", 1e9, 1e-5}, {{cpu(0)}, "right", 1e9, 1e-5}};
   std::set<std::string> scored;
-  for (const Candidate& c : choose(graph, without_near(to_strategy(Auto{.devices = gpus_up_to(4)})), cluster, 256))
+  for (const Candidate& c : choose(graph, without_near(to_strategy(Auto{.devices = first_gpus(4)})), cluster, 256))
     if (c.refused.empty()) scored.insert(describe(c.strategy));
   for (const char* home : {"", " -O variables=chosen", " -O variables=gpu:0", " -O variables=spread"}) {
     EXPECT_TRUE(scored.contains(std::string("towers") + home)) << home;
@@ -208,14 +202,14 @@ TEST(Choose, of_no_devices_says_what_to_give) {
 TEST(Choose, looks_around_what_is_good) {
   auto graph = layered(8, 1024);
   const Cluster cluster = machine_of(4, 1e13, 1e10);
-  const Strategy choice = to_strategy(Auto{.devices = gpus_up_to(4)});
+  const Strategy choice = to_strategy(Auto{.devices = first_gpus(4)});
   EXPECT_LT(choose(graph, choice, cluster, 256).front().seconds, 0.99 * choose(graph, without_near(choice), cluster, 256).front().seconds);
 }
 
 TEST(Choose, of_many_devices_does_not_go_to_the_end_of_what_takes_too_long) {
   auto graph = layered(1, 64);
   const Cluster cluster = machine_of(64, 1e10, 1e11);
-  const std::vector<Candidate> found = choose(graph, to_strategy(Auto{.devices = gpus_up_to(64)}), cluster, 8192);
+  const std::vector<Candidate> found = choose(graph, to_strategy(Auto{.devices = first_gpus(64)}), cluster, 8192);
   EXPECT_FALSE(found.front().bound);
   int bounds = 0, not_placed = 0;
   for (const Candidate& c : found) {
@@ -235,7 +229,7 @@ TEST(Choose, makes_the_plan_of_a_graph_that_takes_no_memory) {
   Builder b("nothing");
   b.output(b.input("x", f32, {0, 3}));
   auto graph = std::make_shared<const Graph>(std::move(b).build());
-  const Candidate found = choose(graph, to_strategy(Auto{.devices = gpus_up_to(2)}), machine_of(2, 1e12, 1e10), 1).front();
+  const Candidate found = choose(graph, to_strategy(Auto{.devices = first_gpus(2)}), machine_of(2, 1e12, 1e10), 1).front();
   EXPECT_EQ(found.peak, 0);
   ASSERT_TRUE(found.plan);
 }
@@ -243,7 +237,7 @@ TEST(Choose, makes_the_plan_of_a_graph_that_takes_no_memory) {
 TEST(Choose, says_why_what_does_not_fit_was_refused_and_computes_again_where_that_helps) {
   auto graph = layered(12, 64);
   const std::int64_t batch = 4096;
-  Strategy single = to_strategy(Single{.device = gpus_up_to(1)[0]});
+  Strategy single = to_strategy(Single{.device = first_gpus(1)[0]});
   const Strategy only = choice_of({single});
   const std::int64_t whole = choose(graph, only, machine_of(1, 1e12, 1e10), batch).front().peak;
   std::vector<Candidate> found = choose(graph, only, machine_of(1, 1e12, 1e10, whole * 7 / 10), batch);
@@ -258,9 +252,9 @@ TEST(Choose, leaves_what_does_not_fit_where_it_is_far_behind) {
   auto graph = layered(2, 256);
   const std::int64_t batch = 1 << 18;
   Cluster cluster = machine_of(4, 1e12, 1e11);
-  const PlacedGraph alone = place(graph, to_strategy(Single{.device = gpus_up_to(1)[0]}), cluster, batch);
+  const PlacedGraph alone = place(graph, to_strategy(Single{.device = first_gpus(1)[0]}), cluster, batch);
   for (ClusterDevice& d : cluster.devices) d.memory = device_bytes(alone)[0].total() - 1;
-  const std::vector<Candidate> found = choose(graph, to_strategy(Auto{.devices = gpus_up_to(4)}), cluster, batch);
+  const std::vector<Candidate> found = choose(graph, to_strategy(Auto{.devices = first_gpus(4)}), cluster, batch);
   ASSERT_GT(forecast(alone).seconds, 2 * found.front().seconds);
   const std::string table = describe(found);
   EXPECT_THAT(table, testing::HasSubstr("single --devices gpu:0 "));
