@@ -198,14 +198,14 @@ class SlotPacker {
     std::vector<At> order = best_order_;
     set_begins(chosen);
     for (int k = kMostMoved; k-- > 0 && tries_ > 0;) {
-      const std::size_t last = fit(chosen, order, false);
+      const std::size_t last = fit(chosen, order, false, true);
       if (last == 0) break;
       come_earlier(order, last);
     }
   }
 
-  /// Gives the place in the order of what ends last.
-  std::size_t fit(const std::vector<std::size_t>& chosen, const std::vector<At>& order, bool in_bands) {
+  /// Gives the place in the order of what ends last; it gives up where it is no better than the best, unless asked to go on.
+  std::size_t fit(const std::vector<std::size_t>& chosen, const std::vector<At>& order, bool in_bands, bool to_the_end = false) {
     --tries_;
     std::vector<std::vector<Place>> places;
     for (std::size_t s = 0; s < sorts_.size(); ++s) places.emplace_back(blocks(s).size());
@@ -227,8 +227,11 @@ class SlotPacker {
         if (const std::int64_t once = lowest(order, k, places, kOnce, 0); once <= at.at) at = {kOnce, once};
       const std::int64_t past = at.at + size(order[k]);
       if (strided(s, b)) top[s] = std::max(top[s], past);
-      if (at.way == kOnce) frames[s].transient = std::max(frames[s].transient, past);
-      else frames[s].tail = std::max(frames[s].tail, past - strides_[s]);
+      std::int64_t& grows = at.way == kOnce ? frames[s].transient : frames[s].tail;
+      if (const std::int64_t to = at.way == kOnce ? past : past - strides_[s]; to > grows) {
+        grows = to;
+        if (!to_the_end && bytes_of(frames) >= least_) return 0;
+      }
       if (const std::int64_t mine = ends(s, at.way, past); mine > end) end = mine, last = k;
     }
     if (const std::int64_t bytes = bytes_of(frames); bytes < least_) least_ = bytes, best_ = std::move(places), best_frames_ = std::move(frames), best_strides_ = chosen, best_order_ = order;

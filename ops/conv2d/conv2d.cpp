@@ -1,5 +1,9 @@
 #include <belfry/ops/conv2d/conv2d.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/build.h>
 #include <belfry/ops/graph_of.h>
@@ -13,66 +17,103 @@ Sliding sliding(const Attributes& a, const Extents& x, const Extents& filter) {
   return {x, filter[0], filter[1], a.integers("strides"), a};
 }
 
-/// Calls f(at_x, at_filter, at_y) for every product of one input pixel and one filter tap: offsets of their channel 0.
+/// Windows of one row whose pixels under one tap of the filter lie within x: offsets of the first one's channel 0, and how many they are.
+struct Run { std::int64_t x, filter, y, windows; };
+
+/// Calls f(Run) for every tap and every row of windows that has pixels under it.
 template <class F>
-void for_each_tap(const Attributes& a, const Extents& x, const Extents& filter, F f) {
-  Sliding s = sliding(a, x, filter);
-  std::int64_t in = filter[2], out = filter[3], channels = x[3];
-  for (std::int64_t n = 0; n < x[0]; ++n)
-    for (std::int64_t p = 0; p < s.h.count; ++p)
-      for (std::int64_t q = 0; q < s.w.count; ++q)
-        for (std::int64_t i = 0; i < filter[0]; ++i)
-          for (std::int64_t j = 0; j < filter[1]; ++j) {
-            std::int64_t row = p * s.stride_h - s.h.before + i * s.dilation_h, column = q * s.stride_w - s.w.before + j * s.dilation_w;
-            if (row < 0 || row >= x[1] || column < 0 || column >= x[2]) continue;
-            f(((n * x[1] + row) * x[2] + column) * channels, (i * filter[1] + j) * in * out, ((n * s.h.count + p) * s.w.count + q) * out);
-          }
+void for_each_run(const Sliding& s, const Extents& x, const Extents& filter, F f) {
+  const std::int64_t in = filter[2], out = filter[3], channels = x[3];
+  for (std::int64_t i = 0; i < filter[0]; ++i)
+    for (std::int64_t j = 0; j < filter[1]; ++j) {
+      auto column = [&](std::int64_t q) { return q * s.stride_w - s.w.before + j * s.dilation_w; };
+      std::int64_t first = 0, last = s.w.count;
+      while (first < last && column(first) < 0) ++first;
+      while (first < last && column(last - 1) >= x[2]) --last;
+      if (first == last) continue;
+      for (std::int64_t n = 0; n < x[0]; ++n)
+        for (std::int64_t p = 0; p < s.h.count; ++p)
+          if (const std::int64_t row = p * s.stride_h - s.h.before + i * s.dilation_h; row >= 0 && row < x[1])
+            f(Run{((n * x[1] + row) * x[2] + column(first)) * channels, (i * filter[1] + j) * in * out, ((n * s.h.count + p) * s.w.count + first) * out, last - first});
+    }
 }
 
-/// y += a·x, in double.
-void add_scaled(double* y, double a, const double* x, std::int64_t n) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) y[i] += a * x[i];
-}
-double dot(const double* a, const double* b, std::int64_t n) {
-  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
-  return sum;
+/// Rows of numbers, `row` apart, the numbers of one `column` apart.
+template <class T>
+struct Rows { T* at; std::int64_t row, column = 1; };
+
+/// to += a·b of m×k and k×n numbers, where those of a row of `to` and of b lie side by side: each sum in the order of k.
+void add_product(Rows<double> to, Rows<const double> a, Rows<const double> b, std::int64_t m, std::int64_t k, std::int64_t n) {
+  // Of eight columns the sums stay in registers: compilers leave an array of them in memory.
+  using Two [[gnu::vector_size(16), gnu::aligned(8), gnu::may_alias]] = double;
+  for (std::int64_t r = 0; r < m; ++r) {
+    double* const sums = to.at + r * to.row;
+    const double* const factors = a.at + r * a.row;
+    std::int64_t c = 0;
+    for (; c + 8 <= n; c += 8) {
+      Two* const some = reinterpret_cast<Two*>(sums + c);
+      Two s0 = some[0], s1 = some[1], s2 = some[2], s3 = some[3];
+      for (std::int64_t i = 0; i < k; ++i) {
+        const Two* const x = reinterpret_cast<const Two*>(b.at + i * b.row + c);
+        const double factor = factors[i * a.column];
+        s0 += factor * x[0], s1 += factor * x[1], s2 += factor * x[2], s3 += factor * x[3];
+      }
+      some[0] = s0, some[1] = s1, some[2] = s2, some[3] = s3;
+    }
+    for (; c < n; ++c)
+      for (std::int64_t i = 0; i < k; ++i) sums[c] += factors[i * a.column] * b.at[i * b.row + c];
+  }
 }
 
-/// Sums in double, one for each element of output 0; `add(y, a, b, at_x, at_filter, at_y)` adds the products of one pixel's group of channels with one tap: offsets of their first channels.
+/// Sums in double, one for each element of output 0; `add(sums, a, b, run, channels per group of y)` adds the products of a run within one group.
 template <class Add>
-void accumulate(const Call& c, const Extents& x, const Extents& filter, Add add) {
+void accumulate(const Call& c, const Extents& x, const Extents& filter, std::vector<double> first, std::vector<double> second, Add add) {
   const std::int64_t groups = c.attributes.integer("groups"), m = filter[3] / groups;
+  std::vector<double> sums(static_cast<std::size_t>(c.outputs[0].type.elements()));
+  for_each_run(sliding(c.attributes, x, filter), x, filter, [&](Run r) {
+    for (std::int64_t g = 0; g < groups; ++g, r.x += filter[2], r.filter += m, r.y += m) add(sums.data(), first.data(), second.data(), r, m);
+  });
   visit_float(c.dtype(), [&]<class T>() {
-    const auto a = c.inputs[0].as<T>(), b = c.inputs[1].as<T>();
-    const std::vector<double> first(a.begin(), a.end()), second(b.begin(), b.end());
     auto y = c.outputs[0].as<T>();
-    std::vector<double> sums(y.size());
-    for_each_tap(c.attributes, x, filter, [&](std::int64_t at_x, std::int64_t at_filter, std::int64_t at_y) {
-      for (std::int64_t g = 0; g < groups; ++g) add(sums.data(), first.data(), second.data(), at_x + g * filter[2], at_filter + g * m, at_y + g * m);
-    });
     for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<T>(sums[i]);
   });
 }
 
+std::vector<double> in_double(const ConstView& x) {
+  std::vector<double> out;
+  visit_float(x.type.dtype, [&]<class T>() {
+    const auto from = x.as<T>();
+    out.assign(from.begin(), from.end());
+  });
+  return out;
+}
+
+/// From one window's pixel to the next one's in x.
+std::int64_t pixel_step(const Call& c, const Extents& x) { return c.attributes.integers("strides")[1] * x[3]; }
+
 void forward(const Call& c) {
-  const Extents& f = c.inputs[1].type.shape;
-  accumulate(c, c.inputs[0].type.shape, f, [in = f[2], out = f[3], m = f[3] / c.attributes.integer("groups")](double* y, const double* x, const double* w, std::int64_t i, std::int64_t t, std::int64_t j) {
-    for (std::int64_t k = 0; k < in; ++k) add_scaled(y + j, x[i + k], w + t + k * out, m);
+  const Extents &x = c.inputs[0].type.shape, &f = c.inputs[1].type.shape;
+  accumulate(c, x, f, in_double(c.inputs[0]), in_double(c.inputs[1]), [in = f[2], out = f[3], step = pixel_step(c, x)](double* y, const double* x, const double* w, const Run& r, std::int64_t m) {
+    add_product({y + r.y, out}, {x + r.x, step}, {w + r.filter, out}, r.windows, in, m);
   });
 }
 void input_gradient(const Call& c) {
-  const Extents& f = c.inputs[1].type.shape;
-  accumulate(c, c.outputs[0].type.shape, f, [in = f[2], out = f[3], m = f[3] / c.attributes.integer("groups")](double* dx, const double* dy, const double* w, std::int64_t i, std::int64_t t, std::int64_t j) {
-    for (std::int64_t k = 0; k < in; ++k) dx[i + k] += dot(dy + j, w + t + k * out, m);
+  const Extents &x = c.outputs[0].type.shape, &f = c.inputs[1].type.shape;
+  const std::int64_t in = f[2], out = f[3], taps = f[0] * f[1];
+  const std::vector<double> w = in_double(c.inputs[1]);
+  std::vector<double> turned(w.size());  // within each tap
+  for (std::int64_t t = 0; t < taps; ++t)
+    for (std::int64_t k = 0; k < in; ++k)
+      for (std::int64_t j = 0; j < out; ++j) turned[static_cast<std::size_t>((t * out + j) * in + k)] = w[static_cast<std::size_t>((t * in + k) * out + j)];
+  accumulate(c, x, f, in_double(c.inputs[0]), std::move(turned), [in, out, step = pixel_step(c, x)](double* dx, const double* dy, const double* w, const Run& r, std::int64_t m) {
+    const std::int64_t channel = r.filter % (in * out);  // of y, the group's first
+    add_product({dx + r.x, step}, {dy + r.y, out}, {w + (r.filter - channel) + channel * in, in}, r.windows, m, in);
   });
 }
 void filter_gradient(const Call& c) {
-  const Extents& f = c.outputs[0].type.shape;
-  accumulate(c, c.inputs[0].type.shape, f, [in = f[2], out = f[3], m = f[3] / c.attributes.integer("groups")](double* dw, const double* x, const double* dy, std::int64_t i, std::int64_t t, std::int64_t j) {
-    for (std::int64_t k = 0; k < in; ++k) add_scaled(dw + t + k * out, x[i + k], dy + j, m);
+  const Extents &x = c.inputs[0].type.shape, &f = c.outputs[0].type.shape;
+  accumulate(c, x, f, in_double(c.inputs[0]), in_double(c.inputs[1]), [in = f[2], out = f[3], step = pixel_step(c, x)](double* dw, const double* x, const double* dy, const Run& r, std::int64_t m) {
+    add_product({dw + r.filter, out}, {x + r.x, 1, step}, {dy + r.y, out}, in, r.windows, m);
   });
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -58,6 +60,20 @@ std::vector<TensorType> infer(InferContext& c) {
   return {{c.dtype(0), out}};
 }
 
+/// sums[i] += a[i·step_a]·b[i·step_b], in double.
+template <class T>
+void add_products(std::span<double> sums, const T* a, std::int64_t step_a, const T* b, std::int64_t step_b) {
+  const auto n = static_cast<std::int64_t>(sums.size());
+  double* const to = sums.data();
+  if (step_a == 0 && step_b == 1) {
+    const auto factor = static_cast<double>(*a);
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) to[i] += factor * static_cast<double>(b[i]);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) to[i] += static_cast<double>(a[i * step_a]) * static_cast<double>(b[i * step_b]);
+  }
+}
+
 void reference(const Call& c) {
   const Extents &sa = c.inputs[0].type.shape, &sb = c.inputs[1].type.shape;
   Letters l = belfry::letters_of(c.attributes.text("equation"), static_cast<int>(sa.size()), static_cast<int>(sb.size()));
@@ -77,28 +93,35 @@ void reference(const Call& c) {
     return out;
   };
   Extents step_a = steps(l.a, sa), step_b = steps(l.b, sb);
-  // The last summed axis is a loop of its own.
-  const bool sums = !summed.empty();
-  const std::int64_t inner = sums ? summed.back() : 1;
-  const auto inner_a = static_cast<std::size_t>(sums ? step_a.back() : 0), inner_b = static_cast<std::size_t>(sums ? step_b.back() : 0);
-  if (sums) summed.pop_back();
+  // The last summed axis is a loop of its own; within it lies one over a part of a row of y.
+  constexpr std::int64_t kAtOnce = 64;
+  const bool any = !summed.empty();
+  const std::int64_t inner = any ? summed.back() : 1, inner_a = any ? step_a.back() : 0, inner_b = any ? step_b.back() : 0;
+  if (any) summed.pop_back();
+  const std::size_t last = l.y.size() - 1;
+  const std::int64_t row = l.y.empty() ? 1 : sizes.at(l.y.back()), step_in_a = l.y.empty() ? 0 : step_a[last], step_in_b = l.y.empty() ? 0 : step_b[last];
+  Extents rows = c.outputs[0].type.shape;
+  if (!rows.empty()) rows.pop_back();
   auto dot = [](const Extents& index, const Extents& step, std::size_t skip) {
     std::int64_t out = 0;
     for (std::size_t i = 0; i < index.size(); ++i) out += index[i] * step[skip + i];
-    return static_cast<std::size_t>(out);
+    return out;
   };
   visit_float(c.dtype(), [&]<class T>() {
-    auto a = c.inputs[0].as<T>(), b = c.inputs[1].as<T>();
-    auto y = c.outputs[0].as<T>();
-    std::size_t i = 0;
-    for_each_index(c.outputs[0].type.shape, [&](const Extents& at) {
-      const std::size_t from_a = dot(at, step_a, 0), from_b = dot(at, step_b, 0);
-      double sum = 0;
-      for_each_index(summed, [&](const Extents& k) {
-        std::size_t in_a = from_a + dot(k, step_a, l.y.size()), in_b = from_b + dot(k, step_b, l.y.size());
-        for (std::int64_t n = 0; n < inner; ++n, in_a += inner_a, in_b += inner_b) sum += static_cast<double>(a[in_a]) * static_cast<double>(b[in_b]);
-      });
-      y[i++] = static_cast<T>(sum);
+    const T *a = c.inputs[0].as<T>().data(), *b = c.inputs[1].as<T>().data();
+    T* y = c.outputs[0].as<T>().data();
+    double sums[kAtOnce];
+    for_each_index(rows, [&](const Extents& at) {
+      const T *row_a = a + dot(at, step_a, 0), *row_b = b + dot(at, step_b, 0);
+      for (std::int64_t done = 0; done < row; done += kAtOnce) {
+        const auto part = std::span(sums).first(static_cast<std::size_t>(std::min(kAtOnce, row - done)));
+        std::fill(part.begin(), part.end(), 0);
+        for_each_index(summed, [&](const Extents& k) {
+          const T *from_a = row_a + dot(k, step_a, l.y.size()) + done * step_in_a, *from_b = row_b + dot(k, step_b, l.y.size()) + done * step_in_b;
+          for (std::int64_t n = 0; n < inner; ++n) add_products(part, from_a + n * inner_a, step_in_a, from_b + n * inner_b, step_in_b);
+        });
+        for (double sum : part) *y++ = static_cast<T>(sum);
+      }
     });
   });
 }

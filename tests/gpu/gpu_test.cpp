@@ -86,6 +86,7 @@ TEST_P(GpuOps, agree_with_their_references) {
   int runs = 0;
   for (const Awaited& w : awaited) try {
       if (wanted && !w.by.starts_with(wanted)) continue;
+      if (!machine().real && w.bytes() > 32 * 1024) continue;  // GeneratedKernels runs the large ones on the host
       ++runs;
       expect_as_wanted(w, {device.get(), queue.get()});
     } catch (const std::exception& e) {

@@ -24,6 +24,14 @@ struct Awaited {
   std::int64_t scratch = 0;
   bool in_place = false;
   std::shared_ptr<Prepared> kernel;
+
+  /// Of what it reads and gives.
+  std::size_t bytes() const {
+    std::size_t out = 0;
+    for (const auto* tensors : {&inputs, &wanted})
+      for (const HostTensor& t : *tensors) out += t.bytes().size();
+    return out;
+  }
 };
 
 /// Every kernel of the table that accepts a case, prepared on this thread; one that cannot be is a failure, and left out.

@@ -133,7 +133,7 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     return {{.name = "tiles, masked", .inputs = {real({2, 2, 70, 17}), real({2, 2, 133, 17}), real({2, 2, 133, 70}), bits({2, 1, 1, 133})}, .outputs = {{f32, {2, 2, 70, 70}}, {f32, {2, 2, 70}}}},
             {.name = "tiles, causal", .attributes = {{"causal", true}}, .inputs = {real({2, 130, 16}), real({2, 65, 16}), real({2, 65, 16})}, .outputs = {{f32, {2, 130, 16}}, {f32, {2, 130}}}},
             {.name = "tiles, heads behind", .attributes = behind, .inputs = {real({2, 70, 3, 17}), real({2, 66, 3, 17}), real({2, 66, 3, 70}), bits({2, 1, 1, 66})}, .outputs = {{f32, {2, 70, 3, 70}}, {f32, {2, 3, 70}}}},
-            whole("on tensor cores", {}, 70, 133, 17, 33), whole("on tensor cores, causal, heads behind", behind, 130, 66, 64, 64), whole("on tensor cores, few queries", {}, 50, 200, 36, 20, 2),
+            whole("on tensor cores", {}, 70, 133, 17, 33, 1), whole("on tensor cores, causal, heads behind", behind, 130, 66, 64, 64), whole("on tensor cores, few queries", {}, 50, 200, 36, 20, 2),
             whole("on tensor cores, few queries one by one", {{"scale", 0.7}}, 20, 70, 50, 9, 1), whole("on tensor cores, causal, blocks of queries", {{"causal", true}}, 270, 200, 32, 64, 1), whole("on tensor cores, a query", behind, 1, 1, 8, 64),
             whole("on tensor cores, no keys", {}, 3, 0, 4, 4, 1), whole("on tensor cores, scores of nothing", {{"causal", true}, {"scale", 1e-300}}, 5, 5, 4, 4, 1),
             halves("halves", {}, 70, 90, 24, 40), halves("halves, causal", {{"causal", true}}, 130, 130, 16, 16), halves("halves, heads behind", behind, 130, 90, 24, 40, 3)};
@@ -145,7 +145,7 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     const TensorType q = {f32, {2, 70, 3, 17}}, k{f32, {2, 66, 3, 17}}, v{f32, {2, 66, 3, 66}}, y{f32, {2, 70, 3, 66}};
     return {of("tiles, masked", {}, 70, 133, 17, 66, bits({133})), of("tiles, causal", {{"causal", true}}, 130, 65, 66, 5, real({130, 65})), halves("halves", {}, 70, 90, 24, 40),
             {.name = "tiles, heads behind", .attributes = behind, .inputs = {{q}, {k}, {v}, {y}, {{f32, {2, 3, 70}}, 5, 6}, {y}, real({3, 1, 66})}, .outputs = {q, k, v, {f32, {2, 3, 70, 66}}}, .tolerance = 1e-4},
-            whole("on tensor cores", {}, 70, 133, 17, 66), whole("on tensor cores, causal, heads behind", behind, 130, 66, 66, 9),
+            whole("on tensor cores", {}, 70, 133, 17, 66, 1), whole("on tensor cores, causal, heads behind", behind, 130, 66, 66, 9),
             whole("on tensor cores, features in fours", {}, 66, 130, 68, 20, 1), whole("on tensor cores, a block for a head", behind, 100, 70, 36, 64, 2),
             whole("on tensor cores, queries that stay", {}, 50, 140, 40, 24, 1), whole("on tensor cores, queries that come again", {}, 70, 90, 24, 16, 1), whole("on tensor cores, a block for a chunk", {}, 140, 50, 9, 70, 1),
             halves("halves, causal", {{"causal", true}}, 130, 130, 16, 16), halves("halves, heads behind", behind, 130, 90, 24, 40, 3)};

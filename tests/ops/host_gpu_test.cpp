@@ -78,6 +78,12 @@ TEST(HostGpu, shared_memory_that_was_not_written_holds_no_number) {
   EXPECT_TRUE(std::isnan(l.to[100]));
 }
 
+TEST(HostGpu, tables_of_addresses_are_constants) {
+  Launched l("static const float one = 1, two = 2; static const float* const table[] = {&one, &two}; const float* const* at = table; shared[t] = *at[t % 2]; __syncthreads(); a.to[i] = shared[t];");
+  EXPECT_EQ(l.to[6], 1);
+  EXPECT_EQ(l.to[7], 2);
+}
+
 #ifdef __SANITIZE_ADDRESS__
 TEST(HostGpu, finds_reads_past_the_end) {
   EXPECT_NONFATAL_FAILURE(Launched("if (t < 0) __syncthreads(); a.to[i] = a.x[i + 129];"), "what is nobody's");

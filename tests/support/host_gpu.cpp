@@ -11,6 +11,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -180,8 +181,14 @@ Library library_of(void* opened) {
     auto& [map, found] = *static_cast<Looking*>(given);
     if (info->dlpi_addr != map->l_addr) return 0;
     found->constants = map->l_addr;
-    for (int i = 0; i < info->dlpi_phnum; ++i)
-      if (const auto& part = info->dlpi_phdr[i]; part.p_type == PT_LOAD && (part.p_flags & PF_W)) found->variables = map->l_addr + part.p_vaddr, found->end = found->variables + part.p_memsz;
+    std::uintptr_t relocated = 0;  // constants that the loader wrote, tables of addresses for one
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+      const auto& part = info->dlpi_phdr[i];
+      const std::uintptr_t from = map->l_addr + part.p_vaddr;
+      if (part.p_type == PT_LOAD && (part.p_flags & PF_W)) found->variables = from, found->end = from + part.p_memsz;
+      else if (part.p_type == PT_GNU_RELRO) relocated = from + part.p_memsz;
+    }
+    found->variables = std::max(found->variables, relocated);
     return 1;
   }, &looking);
   return out;
