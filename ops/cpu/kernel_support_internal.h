@@ -7,7 +7,7 @@
 #include <belfry/ops/cpu/parallel_internal.h>
 
 /// One copy of a loop per instruction set, chosen when the program is loaded; all give the same bits. The sanitizers watch one; clang makes none of templates.
-#if defined(__SANITIZE_ADDRESS__) || defined(__clang__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__)
 #define BELFRY_CLONES
 #else
 #define BELFRY_CLONES [[gnu::target_clones("avx512f", "avx2", "default")]]
