@@ -24,6 +24,7 @@ struct Run { std::int64_t x, filter, y, windows; };
 template <class F>
 void for_each_run(const Sliding& s, const Extents& x, const Extents& filter, F f) {
   const std::int64_t in = filter[2], out = filter[3], channels = x[3];
+  if (in == 0 || out == 0) return;
   for (std::int64_t i = 0; i < filter[0]; ++i)
     for (std::int64_t j = 0; j < filter[1]; ++j) {
       auto column = [&](std::int64_t q) { return q * s.stride_w - s.w.before + j * s.dilation_w; };
