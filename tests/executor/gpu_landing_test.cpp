@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <span>
 #include <string>
@@ -120,13 +121,13 @@ TEST_F(GpuLanding, goes_on_or_ends_behind_a_run_that_failed) {
       for (const auto& [name, value] : state_for(*graph)) program.set_state(name, value);
       std::vector<Tensors> data;
       for (std::size_t k = 0; k <= steps; ++k) data.push_back(feeds_for(*graph, plan->batch, k));
-      bool fails = false;
+      std::atomic<bool> fails = false;  // met by every thread
       for (std::size_t k = 0; k < steps; ++k) {
         RunOptions options{.next = [&, k] { return views(data[k + 1]); }, .staged = true};
         if (k == 1 && seed % 3 != 2) {
           fails = true;
           options.before = [&](const Step& step) {
-            if (fails && is_op(plan->nodes[static_cast<std::size_t>(step.node)], kSplit)) fails = false, throw UserError("on purpose");
+            if (is_op(plan->nodes[static_cast<std::size_t>(step.node)], kSplit) && fails.exchange(false)) throw UserError("on purpose");
           };
           const Outcome o = runner.run(views(data[k]), options);
           ASSERT_TRUE(o.error);

@@ -27,6 +27,8 @@ std::vector<Conv> convolutions() {
           {"in groups", {kBatch, 3, 3, 4}, {2, 2, 2, 2}, {kBatch, 2, 2, 2}, {{"groups", 2}}},
           {"two filters per channel", {kBatch, 4, 3, 2}, {3, 2, 1, 4}, {kBatch, 2, 2, 4}, {{"strides", Integers{2, 2}}, {"padding", "same"}, {"groups", 2}}},
           {"two images per row", {2 * kBatch, 3, 3, 2}, {2, 2, 2, 2}, {2 * kBatch, 2, 2, 2}},
+          {"of no channels", {kBatch, 3, 3, 0}, {2, 2, 0, 2}, {kBatch, 2, 2, 2}},
+          {"with no outputs", {kBatch, 3, 3, 2}, {2, 2, 2, 0}, {kBatch, 2, 2, 0}},
           {"without rows", {2, 3, 3, 2}, {2, 2, 2, 1}, {2, 3, 3, 1}, same}};
 }
 
@@ -35,7 +37,7 @@ OpTable transpositions() {
   Attributes strided = {{"strides", Integers{2, 2}}}, strided_same = {{"strides", Integers{2, 2}}, {"padding", "same"}}, grouped = {{"dilations", Integers{2, 1}}, {"groups", 2}};
   for (const Conv& v : {Conv{"valid", {kBatch, 2, 3, 3}, {2, 2, 2, 3}, {kBatch, 3, 4, 2}}, Conv{"same at stride 2", {kBatch, 2, 1, 2}, {3, 3, 1, 2}, {kBatch, 4, 2, 1}, strided_same},
                         Conv{"windows apart", {kBatch, 2, 2, 1}, {1, 3, 2, 1}, {kBatch, 4, 5, 2}, strided}, Conv{"dilated, in groups", {kBatch, 2, 2, 4}, {2, 1, 1, 4}, {kBatch, 4, 2, 2}, grouped},
-                        Conv{"without rows", {2, 2, 2, 1}, {2, 2, 1, 1}, {2, 3, 3, 1}}})
+                        Conv{"of no channels", {kBatch, 2, 2, 0}, {2, 2, 2, 0}, {kBatch, 3, 3, 2}}, Conv{"without rows", {2, 2, 2, 1}, {2, 2, 1, 1}, {2, 3, 3, 1}}})
     out.cases.push_back({.name = v.name, .attributes = v.attributes, .inputs = {{{f32, v.x}}, {{f32, v.filter}}}, .outputs = {{f32, v.y}}});
   TensorType x{f32, {kBatch, 2, 3, 3}}, w{f32, {2, 2, 2, 3}};
   out.cases[0].refused = {{{x, {f32, {2, 2, 3, 2}}}, {"x has 3 channels and the filter (height, width, out, in) takes 2"}},
