@@ -202,7 +202,7 @@ class NodeChecker : public PlanChecker {
   void check_bytes(const PlanNode& n, const Slot& s) {
     const std::int64_t least = std::accumulate(s.more.begin(), s.more.end(), std::min(s.offset, s.stride), [](auto a, auto b) { return std::min(a, b); });
     const std::int64_t most = std::accumulate(s.more.begin(), s.more.end(), std::max(s.offset, s.stride), [](auto a, auto b) { return std::max(a, b); });
-    if (most > kMostBytes || least < -kMostBytes) object("outside: '{}' lies at byte {}", n.name, s.offset);
+    if (most > kMostSummable || least < -kMostSummable) object("outside: '{}' lies at byte {}", n.name, s.offset);
   }
 
   /// Outside the towers only joins read what each tower has, and what each device has joined or has a range of.

@@ -10,7 +10,7 @@
 
 namespace belfry {
 
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;  // sums of what is below it do not overflow
+constexpr std::int64_t kMostSummable = std::int64_t{1} << 50;  // sums of what is below it do not overflow
 
 /// Asks one part of a plan, and keeps what is wrong with it: at most 64 objections.
 class PlanChecker {

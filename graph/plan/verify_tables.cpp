@@ -24,7 +24,7 @@ class TableChecker : public PlanChecker {
 
  private:
   static bool sizes_fit(std::initializer_list<std::int64_t> sizes) {
-    return std::all_of(sizes.begin(), sizes.end(), [](std::int64_t n) { return n >= 0 && n <= kMostBytes && n % kAlignment == 0; });
+    return std::all_of(sizes.begin(), sizes.end(), [](std::int64_t n) { return n >= 0 && n <= kMostSummable && n % kAlignment == 0; });
   }
 
   /// Vectors, classes, groups, frames and streams speak of towers and devices that are there.

@@ -152,10 +152,11 @@ if __name__ == "__main__":
     headers = source_tree.files(".h")
     declared = declared_in(headers)
     objections = [o for h in headers for o in names_without_include(h, declared)]
-    # What a header lacks is seen above, so the compiler may take many at a time.
+    # What a header lacks is seen above, so the compiler may take many at a time, which share what they include.
+    cores = len(os.sched_getaffinity(0))
     here = [h for h in headers if sys.argv[2] or "cuda.h" not in included(h, set())]
-    few = [here[i : i + 32] for i in range(0, len(here), 32)]
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    few = [here[i::cores] for i in range(cores)]
+    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
         objections += [o for o in pool.map(compiled, few) if o]
     left_out = f"; without CUDA {len(headers) - len(here)} of them are not compiled" if len(here) < len(headers) else ""
     source_tree.finish(objections, f"{len(headers)} headers include what they name and compile{left_out}")

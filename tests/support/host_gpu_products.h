@@ -21,7 +21,7 @@ template <int PER, class Element> UNSEEN void host_multiply(float (&c)[4], const
 static inline void multiply_in_warp(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
   unsigned left[4], right[2];
   memcpy(left, a, sizeof left), memcpy(right, b, sizeof right);
-  host_multiply<1>(c, left, right, [](unsigned word, int) {
+  host_multiply<1>(c, left, right, [](unsigned word, int) __attribute__((always_inline)) {
     float x;
     memcpy(&x, &word, sizeof x);
     return x;
