@@ -94,6 +94,7 @@ Support takes(const KernelRequest& request) {
   const NormLines n(r);
   const Sums sums(n, r.inputs[0].dtype, r.inputs[3].dtype);
   if (out.sum && r.inputs[0].elements() == 0) return refuse("there is nothing to add");
+  if (out.sum && n.channels() != r.inputs[0].shape.back()) return refuse("its rows are of several axes, of which the sum keeps the last alone");
   if (out.sum && !sums.once) return refuse("rows of what it makes are added where threads have room for a row's sums");
   s.scratch_bytes = 2 * sums.blocks * n.channels() * 8 + (out.sum ? sums.added.scratch_bytes() : 0);
   return s;
