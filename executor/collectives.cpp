@@ -60,37 +60,26 @@ std::unique_ptr<Prepared> sum_in_order(const std::vector<LocalType>& parts, cons
 
 }  // namespace
 
-bool Collectors::is_one(const Step& step) { return step.variant && step.variant->kernel == kNccl; }
-
 Collectors::Collectors(const BoundPlan& bound, const Open& open) : bound_(bound) {
-  std::map<std::vector<int>, std::map<int, std::vector<int>>> order;  // devices → device → nodes
-  std::map<int, std::set<int>> threads;                               // device → threads
+  std::map<std::vector<int>, std::set<int>> nodes;  // by their devices
+  std::map<int, std::set<int>> threads;             // device → threads
   const PlacedGraph& plan = bound.plan;
-  for (auto [s, k] : legal_order(bound)) {
-    const Step& step = bound.streams[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)];
-    if (!is_one(step)) continue;
-    steps_[step.node][step.device] = &step;
-    order[plan.nodes[static_cast<std::size_t>(step.node)].holders.get()][step.device].push_back(step.node);
-    threads[step.device].insert(plan.streams[static_cast<std::size_t>(s)].thread);
-  }
+  for (const auto& stream : bound.streams)
+    for (const Step& step : stream) {
+      if (!is_collective(step.variant)) continue;
+      steps_[step.node][step.device] = &step;
+      nodes[plan.nodes[static_cast<std::size_t>(step.node)].holders.get()].insert(step.node);
+      threads[step.device].insert(plan.streams[static_cast<std::size_t>(step.stream)].thread);
+    }
   std::set<int> taken;
   for (const auto& [device, mine] : threads)
     for (int t : mine)
       if (mine.size() > 1 || !taken.insert(t).second)
         throw UserError(fmt::format("unbound: {} does not launch its collectives on a host thread of its own", to_string(plan.cluster.devices[static_cast<std::size_t>(device)].id)));
-  for (const auto& [devices, nodes] : order) {
-    check_order(devices, nodes);
+  for (const auto& [devices, mine] : nodes) {
     all_.push_back(open(devices));
-    for (int n : nodes.at(devices[0])) of_node_[n] = all_.back();
+    for (int n : mine) of_node_[n] = all_.back();
   }
-}
-
-void Collectors::check_order(const std::vector<int>& devices, const std::map<int, std::vector<int>>& order) const {
-  auto name = [&](int d) { return to_string(bound_.plan.cluster.devices[static_cast<std::size_t>(d)].id); };
-  const auto first = order.find(devices[0]);
-  for (int d : devices)
-    if (auto mine = order.find(d); first == order.end() || mine == order.end() || mine->second != first->second)
-      throw UserError(fmt::format("unbound: {} and {} come to their collectives in different orders", name(devices[0]), name(d)));
 }
 
 std::unique_ptr<Prepared> Collectors::kernel(const Step& step, const std::function<std::byte*(const BufferRef&)>& address, const KernelTable& kernels) const {

@@ -16,17 +16,14 @@ namespace belfry {
 class Collectors {
  public:
   using Open = std::function<std::shared_ptr<Communicator>(const std::vector<int>& devices)>;
-  /// UserError ("unbound: …") where devices do not come to their collectives in one order, or one thread serves two of them.
+  /// UserError ("unbound: …") where one thread serves two devices. That all come to their collectives in one order is the plan's (`legal_order`).
   Collectors(const BoundPlan& bound, const Open& open);
 
-  static bool is_one(const Step& step);
   /// `address` of what the plan says; `kernels` add up what a rank has in several parts.
   std::unique_ptr<Prepared> kernel(const Step& step, const std::function<std::byte*(const BufferRef&)>& address, const KernelTable& kernels) const;
   const std::vector<std::shared_ptr<Communicator>>& all() const { return all_; }
 
  private:
-  void check_order(const std::vector<int>& devices, const std::map<int, std::vector<int>>& order) const;
-
   const BoundPlan& bound_;
   std::vector<std::shared_ptr<Communicator>> all_;
   std::map<int, std::shared_ptr<Communicator>> of_node_;

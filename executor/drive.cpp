@@ -307,12 +307,13 @@ void Runner::drive(int thread, const Task*& at) {
 }
 
 void Runner::run_driving(int thread, const Task*& at) {
+  const Task* tasks = program_.tasks(thread).data();
   try {
     drive(thread, at);
   } catch (...) {
-    fail(*at->step);
+    fail(at == tasks + program_.tasks(thread).size() ? nullptr : at->step);
   }
-  drain(thread, program_.tasks(thread).data(), at);
+  drain(thread, tasks, at);
 }
 
 /// Behind all that the thread has put on its queues.
@@ -336,7 +337,7 @@ void Runner::look_for_faults(int thread) {
     throw UserError(finds->fault(*found));
   } catch (const UserError&) {
     faulty_ = true;
-    fail(*task->step);
+    fail(task->step);
   }
   std::fill_n(word, f.of.size(), kNoFault);
   Queue& queue = *program_.queues(thread)[0];
@@ -351,6 +352,8 @@ void Runner::drain(int thread, const Task* tasks, const Task* past) {
       fetch_faults(thread);
       look_for_faults(thread);
     } catch (const DeviceError&) {  // a queue's, which says so below
+    } catch (...) {
+      fail(nullptr);
     }
   }
   for (Queue* q : program_.queues(thread)) {
@@ -366,9 +369,10 @@ void Runner::drain(int thread, const Task* tasks, const Task* past) {
         next += 2;
       }
     } catch (...) {
-      const Task* last = past == tasks ? tasks : past - 1;
-      while (last != tasks && !(last->drive && last->drive->queue == q)) --last;
-      fail(*last->step);
+      const Step* last = past == tasks ? nullptr : tasks->step;  // the newest on that queue, else the first of all
+      for (const Task* t = tasks; t != past; ++t)
+        if (t->drive && t->drive->queue == q) last = t->step;
+      fail(last);
     }
   }
 }

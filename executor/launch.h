@@ -74,8 +74,11 @@ struct FeedBinding {
   ValueIndex value = -1;
   LocalType type;
   std::vector<const std::byte**> addresses;  ///< of launches that read it where the caller has it
-  std::vector<std::pair<const std::byte**, int>> staged = {};  ///< of those on queues of devices, and the devices: they read a copy
-  std::pair<int, int> reader = {};           ///< the first of them: stream, index
+  struct Staged {
+    const std::byte** address = nullptr;
+    const Step* reader = nullptr;
+  };
+  std::vector<Staged> staged = {};           ///< of those on queues of devices, which read a copy
   std::array<std::byte*, 2> pinned = {};     ///< where the copy lies in the host's memory: while a run reads one, the next is brought into the other
 };
 /// Words in a device's memory that its kernels lower where they find fault with their input; all of one host thread.
@@ -85,7 +88,8 @@ struct FaultWords {
 };
 struct ResultBinding {
   std::string name;
-  BufferRef buffer;
+  const Step* fetch = nullptr;
+  BufferRef buffer() const { return fetch->writes[0][0].buffer; }
 };
 struct UpdateBinding {
   int stream = 0, index = 0;

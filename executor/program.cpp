@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <belfry/executor/structural.h>
+#include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
@@ -133,7 +134,7 @@ void Program::make_drives(const std::vector<std::vector<int>>& marks) {
 }
 
 void Program::find_collectives() {
-  const bool any = std::any_of(bound_.streams.begin(), bound_.streams.end(), [](const auto& stream) { return std::any_of(stream.begin(), stream.end(), Collectors::is_one); });
+  const bool any = std::any_of(bound_.streams.begin(), bound_.streams.end(), [](const auto& stream) { return std::any_of(stream.begin(), stream.end(), [](const Step& s) { return is_collective(s.variant); }); });
   if (!any) return;
   collectors_ = std::make_unique<Collectors>(bound_, [&](const std::vector<int>& devices) {
     std::vector<std::pair<std::string, Device*>> ranks;

@@ -18,7 +18,7 @@ namespace belfry {
 
 void Program::bind_feeds_and_results() {
   std::map<std::string, std::size_t> feed_of;
-  std::map<ValueIndex, BufferRef> made;
+  std::map<ValueIndex, const Step*> made;
   for (std::size_t s = 0; s < launches_.size(); ++s)
     for (std::size_t k = 0; k < launches_[s].size(); ++k) {
       Launch& l = launches_[s][k];
@@ -33,15 +33,14 @@ void Program::bind_feeds_and_results() {
           feed.addresses.push_back(&l.arguments.inputs[i]);
           continue;
         }
-        if (feed.staged.empty()) feed.reader = {static_cast<int>(s), static_cast<int>(k)};
-        feed.staged.emplace_back(&l.arguments.inputs[i], l.step->device);
+        feed.staged.push_back({&l.arguments.inputs[i], l.step});
       }
       if (!n.donates.empty()) {
         l.update = static_cast<int>(updates_.size());
         updates_.push_back({static_cast<int>(s), static_cast<int>(k), {}});
         for (auto [u, variable] : n.donates) updates_.back().variables.push_back(variable);
       }
-      if (n.op == kFetch) made.try_emplace(n.outputs[0], l.step->writes[0][0].buffer);
+      if (n.op == kFetch) made.try_emplace(n.outputs[0], l.step);
     }
   for (const auto& [name, v] : plan_->fetches) results_.push_back({name, made.at(v)});
   auto behind = [&](int device) {  // all else of a device: where feeds leave the host, or land

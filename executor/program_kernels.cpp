@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <string_view>
+#include <typeinfo>
 
 #include <fmt/format.h>
 
@@ -18,6 +20,20 @@ namespace {
 /// Outputs lie over inputs wholly or not at all.
 bool writes_in_place(const Arguments& a) {
   return std::any_of(a.outputs.begin(), a.outputs.end(), [&](const std::byte* out) { return out && std::find(a.inputs.begin(), a.inputs.end(), out) != a.inputs.end(); });
+}
+
+/// Errors say what is prepared, and the device once. One that is more than a DeviceError says what is missing.
+template <class F>
+void with_place(const std::string& what, const std::string& device, const F& prepare) {
+  try {
+    prepare();
+  } catch (const UserError& e) {
+    throw UserError(fmt::format("{}: {}", what, e.what()));
+  } catch (const DeviceError& e) {
+    if (typeid(e) != typeid(DeviceError)) throw;
+    const std::string_view said = e.what();
+    throw DeviceError(fmt::format("{}: {}", what, said.starts_with(device + ": ") ? said.substr(device.size() + 2) : said));
+  }
 }
 
 }  // namespace
@@ -40,23 +56,21 @@ void Program::bind_faults(int thread) {
 
 void Program::prepare(Launch& l) {
   const PlanNode& n = plan_->nodes[static_cast<std::size_t>(l.step->node)];
+  auto name_of = [&](int device) { return to_string(plan_->cluster.devices[static_cast<std::size_t>(device)].id); };
   const std::string kind = plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].kernels();
   auto table = kernels_.find(kind);
   if (Device* device = queue(l.step->stream) ? device_of(l.step->device) : nullptr) device->enter();
-  if (collectors_ && Collectors::is_one(*l.step)) l.kernel = collectors_->kernel(*l.step, [&](const BufferRef& b) { return address(b); }, table->second);
+  if (collectors_ && is_collective(l.step->variant)) l.kernel = collectors_->kernel(*l.step, [&](const BufferRef& b) { return address(b); }, table->second);
   else if (!n.def && n.op != kFused) l.kernel = structural_kernel(bound_, *l.step, carriers(*l.step), table == kernels_.end() ? nullptr : &table->second);
   else if (n.op == kInput) l.kernel = prepared([](const Arguments&) {});
   else if (table == kernels_.end()) throw UserError(fmt::format("there are no kernels for devices of kind '{}'", kind));
-  else if (queue(l.step->stream) && l.step->variant->kernel == kReferenceKernel) throw UserError(fmt::format("unbound: '{}' is computed by a reference, which runs on a host, but stands on {}; derive the plan anew with belfry place", n.name, to_string(plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].id)));
-  else try {
-      l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step), {l.step->variant->scratch_bytes, writes_in_place(l.arguments)});
-    } catch (const UserError& e) {
-      throw UserError(fmt::format("'{}' on {}: {}", n.name, to_string(plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].id), e.what()));
-    }
+  else if (queue(l.step->stream) && l.step->variant->kernel == kReferenceKernel) throw UserError(fmt::format("unbound: '{}' is computed by a reference, which runs on a host, but stands on {}; derive the plan anew with belfry place", n.name, name_of(l.step->device)));
+  else with_place(fmt::format("'{}' on {}", n.name, name_of(l.step->device)), name_of(l.step->device), [&] { l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step), {l.step->variant->scratch_bytes, writes_in_place(l.arguments)}); });
 }
 
 void Program::prepare_thread(int thread) {
   std::set<int> devices;
+  auto name_of = [&](int device) { return to_string(plan_->cluster.devices[static_cast<std::size_t>(device)].id); };
   auto prepare_all = [&](std::vector<Launch>& launches) {
     for (Launch& l : launches)
       if (l.thread == thread && !l.kernel) prepare(l), devices.insert(l.step->device);
@@ -65,7 +79,8 @@ void Program::prepare_thread(int thread) {
   prepare_all(once_.launches);
   for (int d : devices) {
     if (Device* device = device_of(d)) device->enter();
-    if (auto table = kernels_.find(plan_->cluster.devices[static_cast<std::size_t>(d)].kernels()); table != kernels_.end()) table->second.finish();
+    const auto table = kernels_.find(plan_->cluster.devices[static_cast<std::size_t>(d)].kernels());
+    if (table != kernels_.end()) with_place("the kernels of " + name_of(d), name_of(d), [&] { table->second.finish(); });
   }
   for (Task& task : tasks_[static_cast<std::size_t>(thread)]) task.kernel = launches_[static_cast<std::size_t>(task.stream)][static_cast<std::size_t>(task.index)].kernel.get();
   for (Task& task : once_.tasks[static_cast<std::size_t>(thread)]) task.kernel = once_.launches[static_cast<std::size_t>(task.step - bound_.once.data())].kernel.get();

@@ -7,6 +7,8 @@
 #include <new>
 #include <random>
 #include <set>
+#include <system_error>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -43,17 +45,18 @@ Runner::Runner(Program& program) : program_(program), events_(program.bound().st
   trace_of_thread_.resize(program.threads().size());
   segments_.resize(program.threads().size());
   for (auto& lanes : lanes_) lanes.resize(program.threads().size());
-  for (std::size_t t = 0; t < program.threads().size(); ++t) threads_.emplace_back([this, t] { work(static_cast<int>(t)); });
+  try {
+    for (std::size_t t = 0; t < program.threads().size(); ++t) threads_.emplace_back([this, t] { work(static_cast<int>(t)); });
+  } catch (const std::system_error& e) {
+    const std::size_t begun = threads_.size();
+    end_threads();
+    throw UserError(fmt::format("of the {} host threads that the plan wants this process gets {} ({}): raise its limit (ulimit -u), or take fewer towers", program.threads().size(), begun, e.what()));
+  }
   // Kernels are prepared on the threads that launch them.
   while (done_.load() < static_cast<std::int64_t>(threads_.size())) std::this_thread::yield();
   if (error_) {
-    std::exception_ptr error = error_;
-    stop_ = true;
-    generation_.fetch_add(1);
-    generation_.notify_all();
-    for (std::thread& t : threads_) t.join();
-    threads_.clear();
-    std::rethrow_exception(error);
+    end_threads();
+    std::rethrow_exception(error_);
   }
 }
 
@@ -63,10 +66,15 @@ Runner::~Runner() {
     if (gone) gone->push_back(std::move(threads_));
     return;
   }
+  end_threads();
+}
+
+void Runner::end_threads() {
   stop_ = true;
   generation_.fetch_add(1);
   generation_.notify_all();
   for (std::thread& t : threads_) t.join();
+  threads_.clear();
 }
 
 void Runner::work(int thread) {
@@ -109,7 +117,7 @@ void Runner::run_thread(int thread) {
       if (at->signals) events_[static_cast<std::size_t>(at->stream)].signal(at->index + 1);
     }
   } catch (...) {
-    fail(*at->step);
+    fail(at == past ? nullptr : at->step);
   }
 }
 
@@ -125,7 +133,7 @@ void Runner::make_once(int thread) {
       if (options_->after) options_->after(*at->step);
     }
   } catch (...) {
-    fail(*at->step);
+    fail(at == past ? nullptr : at->step);
   }
   if (!tasks.empty() && !program_.queues(thread).empty()) drain(thread, tasks.data(), at);
 }
@@ -159,13 +167,13 @@ void Runner::launch(const Task& task) {
   if (!task.drive) progress = kDone;
 }
 
-void Runner::fail(const Step& step) {
+void Runner::fail(const Step* step) {
   {
     std::lock_guard lock(error_mutex_);
     if (!error_) {
       error_ = std::current_exception();
-      failed_node_ = program_.plan().nodes[static_cast<std::size_t>(step.node)].name;
-      failed_device_ = to_string(program_.plan().cluster.devices[static_cast<std::size_t>(step.device)].id);
+      if (step) failed_node_ = program_.plan().nodes[static_cast<std::size_t>(step->node)].name;
+      if (step) failed_device_ = to_string(program_.plan().cluster.devices[static_cast<std::size_t>(step->device)].id);
     }
   }
   failed_ = true;
@@ -176,10 +184,10 @@ void Runner::fail(const Step& step) {
 
 void Runner::start(const Feeds& feeds, const RunOptions& options) {
   options_ = &options;
-  error_ = nullptr;
+  error_ = error_ahead_ = nullptr;
   failed_ = false;
   faulty_ = false;
-  failed_node_.clear();
+  failed_node_.clear(), failed_device_.clear();
   for (Event& e : events_) e.reset();
   for (Event& e : queued_) e.reset();
   for (const auto& c : program_.communicators()) c->renew();
@@ -202,21 +210,27 @@ bool Runner::stage(const Feeds& feeds, const RunOptions& options) {
   ahead_.clear();
   if (!ahead.empty()) staged_in_ = 1 - staged_in_;
   bool settled = false;
-  std::pair<int, int> reader;
+  const FeedBinding* now = nullptr;
   try {
     for (const FeedBinding& f : program_.feeds()) {
       if (f.staged.empty()) continue;
-      reader = f.reader;
+      now = &f;
       const HostTensor& value = *feeds.at(f.name);
       if (auto known = ahead.find(f.name); known == ahead.end() || known->second != value.raw()) {
         if (!std::exchange(settled, true)) staging->settle();
         staging->put(f, value, staged_in_);
       }
-      for (auto [address, device] : f.staged) *address = staging->address(f, device, staged_in_);
+      for (const FeedBinding::Staged& s : f.staged) *s.address = staging->address(f, s.reader->device, staged_in_);
     }
     staging->mark();
   } catch (const std::exception&) {
-    fail(program_.bound().streams[static_cast<std::size_t>(reader.first)][static_cast<std::size_t>(reader.second)]);
+    auto reader = [&](const FeedBinding& f) {  // the first on the device that failed
+      const auto at = std::find_if(f.staged.begin(), f.staged.end(), [&](const FeedBinding::Staged& s) { return s.reader->device == staging->busy_with(); });
+      return at == f.staged.end() ? nullptr : at->reader;
+    };
+    const Step* failed = now ? reader(*now) : nullptr;
+    for (const FeedBinding& f : program_.feeds()) failed = failed ? failed : reader(f);
+    fail(failed);
     return false;
   }
   return true;
@@ -227,7 +241,8 @@ void Runner::stage_ahead(const std::function<Feeds()>& next) {
   Feeds feeds;
   try {
     feeds = next();
-  } catch (...) {  // whoever wants them will hear of it
+  } catch (...) {
+    error_ahead_ = std::current_exception();
     return;
   }
   try {
@@ -257,7 +272,8 @@ void Runner::judge_state(Outcome& out) const {
 
 namespace {
 
-std::string what_is_lost(const Program& program) {
+/// And the way out.
+std::pair<std::string, std::string> what_is_lost(const Program& program) {
   std::vector<std::string> why;  // of a GPU that waited for another both are told
   auto look = [&](const auto& at) {
     try {
@@ -268,26 +284,32 @@ std::string what_is_lost(const Program& program) {
   };
   for (std::size_t s = 0; s < program.launches().size(); ++s)
     if (Queue* queue = program.queue(static_cast<int>(s))) look(queue);
-  if (!why.empty()) return fmt::format("its GPU: {}; start a new process, from a checkpoint", fmt::join(why, "; "));
+  if (!why.empty()) return {fmt::format("its GPU: {}", fmt::join(why, "; ")), "start a new process, from a checkpoint"};
   for (const auto& c : program.communicators()) look(c);
-  return why.empty() ? "" : fmt::format("its collectives: {}; make a new session, from a checkpoint", fmt::join(why, "; "));
+  if (why.empty()) return {};
+  return {fmt::format("its collectives: {}", fmt::join(why, "; ")), "make a new session, from a checkpoint"};
 }
 
 }  // namespace
 
 Outcome Runner::finish() {
   Outcome out;
-  out.error = error_;
-  out.failed_node = failed_node_;
-  out.failed_device = failed_device_;
-  if (error_) {
-    judge_state(out);
-    out.lost = what_is_lost(program_);
-  } else
-    for (const ResultBinding& r : program_.results()) out.fetched.insert_or_assign(r.name, program_.read(r.buffer));
-  trace_.clear();
-  for (auto& t : trace_of_thread_) trace_.insert(trace_.end(), t.begin(), t.end());
-  std::sort(trace_.begin(), trace_.end(), [](const TraceEntry& a, const TraceEntry& b) { return a.begin_ns < b.begin_ns; });
+  const Step* reading = nullptr;
+  try {  // a step that is done is told as done, whatever becomes of its results
+    trace_.clear();
+    for (auto& t : trace_of_thread_) trace_.insert(trace_.end(), t.begin(), t.end());
+    std::sort(trace_.begin(), trace_.end(), [](const TraceEntry& a, const TraceEntry& b) { return a.begin_ns < b.begin_ns; });
+    if (!error_)
+      for (const ResultBinding& r : program_.results()) reading = r.fetch, out.fetched.insert_or_assign(r.name, program_.read(r.buffer()));
+  } catch (...) {
+    fail(reading);
+    out.fetched.clear();
+  }
+  out.error = error_, out.ahead = error_ahead_;
+  out.failed_node = failed_node_, out.failed_device = failed_device_;
+  if (!error_) return out;
+  judge_state(out);
+  std::tie(out.lost, out.way_out) = what_is_lost(program_);
   return out;
 }
 
@@ -355,7 +377,7 @@ Outcome Runner::run_interleaved(const Feeds& feeds, const std::function<int(cons
       if (Queue* q = program_.queue(s)) q->finish();
       if (options.after) options.after(*l.step);
     } catch (...) {
-      fail(streams[static_cast<std::size_t>(s)][k]);
+      fail(&streams[static_cast<std::size_t>(s)][k]);
       break;
     }
     if (options.trace) trace_of_thread_[0].push_back({s, static_cast<int>(k), begin, now_ns()});

@@ -31,9 +31,9 @@ struct Outcome {
   std::map<std::string, HostTensor> fetched;
   StateAfter state = StateAfter::complete;
   std::vector<std::string> torn;     ///< variables of which an update has begun on some holder; all others have their old bits
-  std::exception_ptr error;
+  std::exception_ptr error, ahead;   ///< ahead: what `next` threw, which is not the step's
   std::string failed_node, failed_device;
-  std::string lost;                  ///< what no run can use any more, why, and what to do: "its GPU: …; start a new process…"; empty: nothing
+  std::string lost, way_out;         ///< what no run can use any more and why, "its GPU: …", and what to do; empty: nothing
 };
 
 struct RunOptions {
@@ -67,7 +67,7 @@ class Runner {
  private:
   void work(int thread);
   void run_thread(int thread);
-  void run_threads(), await_threads();
+  void run_threads(), await_threads(), end_threads();
   bool has_made_once() { return program_.bound().once.empty() || program_.once().made == program_.store().changes; }
   void make_once(int thread);
   void run_watched(int thread, const Task*& at);
@@ -88,7 +88,7 @@ class Runner {
   void stage_ahead(const std::function<Feeds()>& next);
   bool stage(const Feeds& feeds, const RunOptions& options);
   void launch(const Task& task);
-  void fail(const Step& step);
+  void fail(const Step* step);                      // null: it is no step's
   void start(const Feeds& feeds, const RunOptions& options);
   void judge_state(Outcome& out) const;
   Outcome finish();
@@ -102,7 +102,7 @@ class Runner {
   std::atomic<bool> stop_{false}, failed_{false};
   const RunOptions* options_ = nullptr;
   std::mutex error_mutex_;
-  std::exception_ptr error_;
+  std::exception_ptr error_, error_ahead_;
   std::string failed_node_, failed_device_;
   enum Progress : char { kNotBegun, kBegun, kDone };
   std::vector<Progress> updates_;                   // of the program's updates

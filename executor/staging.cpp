@@ -32,7 +32,7 @@ void copy_by_several(std::byte* to, const std::byte* from, std::size_t bytes) {
 void Staging::land_on(int device, Landing landing, std::byte* memory, std::unique_ptr<Queue> queue) { places_[device] = {std::move(landing), memory, std::move(queue)}; }
 
 void Staging::settle() {
-  for (auto& [device, place] : places_) place.queue->finish();
+  for (auto& [device, place] : places_) busy_with_ = device, place.queue->finish();
 }
 
 void Staging::put(const FeedBinding& feed, const HostTensor& value, int which) {
@@ -44,12 +44,12 @@ void Staging::put(const FeedBinding& feed, const HostTensor& value, int which) {
     // Steps that read this buffer before have ended: the host has waited for the run that they were of.
     for (auto& [device, place] : places_)
       if (const LandedFeed* f = place.find(feed.value))
-        if (const std::int64_t from = std::max(f->first, first), to = std::min(f->past, past); from < to) place.queue->copy(place.at(*f, which) + (from - f->first), staged + from, to - from);
+        if (const std::int64_t from = std::max(f->first, first), to = std::min(f->past, past); from < to) busy_with_ = device, place.queue->copy(place.at(*f, which) + (from - f->first), staged + from, to - from);
   }
 }
 
 void Staging::mark() {
-  for (auto& [device, place] : places_) place.queue->mark(0);
+  for (auto& [device, place] : places_) busy_with_ = device, place.queue->mark(0);
 }
 
 const std::byte* Staging::address(const FeedBinding& feed, int device, int which) const {

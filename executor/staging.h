@@ -22,7 +22,7 @@ class Staging {
   /// Before feeds are put into a buffer that no run reads any more: until what was put before has landed. It has where a run has read it; only after
   /// a failed run, or where other feeds come than were given ahead, is there anything to wait for.
   void settle();
-  /// Into the buffer of the host, and from there to the devices, which may take its time. DeviceError as a queue's copy.
+  /// Into the buffer of the host, and from there to the devices, which may take its time. DeviceError as a queue's copy, of `busy_with()`.
   void put(const FeedBinding& feed, const HostTensor& value, int which);
   /// All that a run reads has been put: its steps wait for mark 0 of `queue`.
   void mark();
@@ -31,6 +31,8 @@ class Staging {
   const std::byte* address(const FeedBinding& feed, int device, int which) const;
   /// By which feeds land on a device; null where its steps read the host's buffer.
   Queue* queue(int device) const;
+  /// The device whose queue was given something last; -1: none was.
+  int busy_with() const { return busy_with_; }
   /// What lands there.
   const Landing& landing(int device) const;
 
@@ -44,6 +46,7 @@ class Staging {
   };
 
   std::map<int, Place> places_;  // by device
+  int busy_with_ = -1;
 };
 
 }  // namespace belfry

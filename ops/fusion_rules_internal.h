@@ -28,9 +28,10 @@ inline bool along_columns(const Graph& g, const Node& product, const Shape& bias
 }
 
 /// What `op` makes plus a bias per element of its last axis, or of what `along_columns` says, on either side: the two nodes.
+/// What is added to itself has no bias.
 inline std::optional<std::pair<NodeId, NodeId>> biased(const Graph& g, ValueId v, std::string_view op) {
   auto sum = maker(g, v, "add");
-  if (!sum) return {};
+  if (!sum || g.node(*sum).inputs[0] == g.node(*sum).inputs[1]) return {};
   for (std::size_t side : {0u, 1u}) {
     auto made = maker(g, g.node(*sum).inputs[side], op);
     if (!made) continue;

@@ -157,7 +157,7 @@ class Trees {
       take(behind, group.members);
     }
     for (NodeId id = 0; id < g_.size(); ++id)
-      if (g_.node(id).op->name == "layer_norm_gradient") add_asides(id, out, adds_beside_norms);
+      if (g_.node(id).op->name == "layer_norm_gradient" && is_of_last_axis(id)) add_asides(id, out, adds_beside_norms);
       else if (g_.node(id).op->name == "batch_norm_gradient") add_asides(id, out, adds_beside_batch_norms);
     for (auto& [root, tree] : trees_)
       if (std::optional<FusionGroup> with_sum = summed(root, tree.members)) out.push_back(std::move(*with_sum));
@@ -249,6 +249,12 @@ class Trees {
     const std::size_t inputs = read->size(), beside = behind < 0 ? 0 : read_beside(core, behind, n.types[0], true)->size();
     std::erase_if(*read, [&](ValueId v) { return g_.type(v).shape != type.shape; });
     return distinct(*read) == 1 && inputs <= kMostBeforeConvolution && inputs + beside <= kMostInputs ? root : -1;
+  }
+
+  /// Rows of several axes are not those that a bias's gradient adds.
+  bool is_of_last_axis(NodeId norm) const {
+    const int rank = static_cast<int>(g_.node(norm).types[0].shape.size());
+    return from_front(g_.node(norm).attributes.integer("axis"), rank) == rank - 1;
   }
 
   /// To the gradient of a norm, with a tree beside it or alone: the sum over rows of what it makes, which a bias's gradient is, and that as halves. Others read it, too.

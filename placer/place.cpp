@@ -36,11 +36,13 @@ std::vector<std::string> recomputed_nodes(const TowerGraph& towers, int stretche
 
 namespace {
 
-PlacedGraph placed(TowerGraph towers, const Placement& placement, const Cluster& cluster, const PlaceOptions& options) {
+PlacedGraph placed(TowerGraph towers, Placement placement, const Cluster& cluster, const PlaceOptions& options) {
+  for (PlacementRule& r : placement.rules)  // of which a plan tells each node's
+    if (r.reason.empty()) r.reason = fmt::format("by the rule \"{}\"", r.match);
   check_devices(towers, placement.rules, cluster);
   recompute(towers, placement.recompute);
   PlacedGraph plan = std::move(Placer(std::move(towers), cluster, options).place(placement, options.must_decide));
-  plan.placement.rules = placement.rules;
+  plan.placement.rules = std::move(placement.rules);
   plan.arithmetic_hash = arithmetic_hash(plan);
   plan.isa = options.isa;
   plan.libraries = options.libraries;

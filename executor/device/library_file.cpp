@@ -5,16 +5,22 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
 
 namespace belfry {
 
-std::string cut_short(const std::string& file) {
+std::string library_flaw(const std::string& file) {
+  if (file.find('/') == file.npos) return {};
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(file, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) return "is no regular file";
   std::ifstream in(file, std::ios::binary | std::ios::ate);
-  if (!in || file.find('/') == file.npos) return {};
+  if (!in) return {};
   const auto bytes = static_cast<std::uint64_t>(in.tellg());
   Elf64_Ehdr header{};
   in.seekg(0);

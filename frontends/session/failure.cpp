@@ -1,6 +1,7 @@
 #include <belfry/frontends/session/failure_internal.h>
 
 #include <algorithm>
+#include <new>
 #include <string>
 
 #include <fmt/format.h>
@@ -26,13 +27,15 @@ std::string of_own_op(const Outcome& outcome, const PlacedGraph& plan, std::stri
 }  // namespace
 
 void rethrow(const Outcome& outcome, const PlacedGraph& plan) {
-  const std::string where = fmt::format("; while running '{}' on {}", outcome.failed_node, outcome.failed_device);
+  const std::string where = outcome.failed_node.empty() ? "" : fmt::format("; while running '{}' on {}", outcome.failed_node, outcome.failed_device);
   try {
     std::rethrow_exception(outcome.error);
   } catch (const UserError& e) {
     throw UserError(e.what() + where);
   } catch (const DeviceError& e) {
-    throw DeviceError(e.what() + where);
+    throw DeviceError(e.what() + where + (outcome.way_out.empty() ? "" : "; " + outcome.way_out));
+  } catch (const std::bad_alloc&) {
+    throw UserError("the host has no memory left (what the plan needs was there: beside it lie results, feeds and state that was asked for)" + where);
   } catch (const std::exception& e) {
     if (const std::string own = of_own_op(outcome, plan, e.what()); !own.empty()) throw UserError(own + where);
     throw InternalError(e.what() + where);

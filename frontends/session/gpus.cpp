@@ -62,7 +62,8 @@ std::string why_no_gpu_kernels() {
 std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, double fraction, const KnownGpus& known) {
   std::map<int, std::int64_t> out;
   if (!first_gpu(devices)) return out;
-  for (const GpuFacts& g : known().gpus) out[g.index] = static_cast<std::int64_t>(fraction * static_cast<double>(g.memory_bytes));
+  for (const GpuFacts& g : known().gpus)
+    if (g.memory_bytes) out[g.index] = static_cast<std::int64_t>(fraction * static_cast<double>(g.memory_bytes));
   return out;
 }
 

@@ -16,14 +16,15 @@ Impl& alive(const std::unique_ptr<Impl>& impl) {
   return *impl;
 }
 
-/// One thread at a time, which may come again while it is inside. There it computes as the session's own threads do.
+/// One thread at a time, which may come again while it is inside, but not while the session asks it for a batch (`asking`). There it computes as the session's own threads do.
 class OneCaller {
  public:
-  explicit OneCaller(std::atomic<std::thread::id>& inside) : inside_(&inside) {
+  OneCaller(std::atomic<std::thread::id>& inside, const bool& asking) : inside_(&inside) {
     std::thread::id other;
     if (inside.compare_exchange_strong(other, std::this_thread::get_id())) return;
     inside_ = nullptr;
     if (other != std::this_thread::get_id()) throw UserError("this session is at work in another thread: give each thread a session of its own, or hold a lock around its calls");
+    if (asking) throw UserError("this session is in the middle of a step, which asks for the next batch: `next` gives feeds, and calls no session whose step it is given to");
   }
   OneCaller(const OneCaller&) = delete;
   ~OneCaller() {
@@ -33,6 +34,17 @@ class OneCaller {
  private:
   DefaultFloats floats_;
   std::atomic<std::thread::id>* inside_;
+};
+
+/// True while this lives.
+class Asking {
+ public:
+  explicit Asking(bool& flag) : flag_(flag) { flag_ = true; }
+  Asking(const Asking&) = delete;
+  ~Asking() { flag_ = false; }
+
+ private:
+  bool& flag_;
 };
 
 }  // namespace belfry

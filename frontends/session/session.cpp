@@ -51,6 +51,7 @@ struct Session::Impl {
   bool tracing = false;
   bool dropped = false;                         ///< a program made room for another
   std::atomic<std::thread::id> inside = {};     ///< the thread whose call is under way
+  bool asking = false;                          ///< it is in the caller's `next`
   std::vector<TraceEntry> trace;
 
   explicit Impl(PlanMaker m) : maker(std::move(m)) { reset(); }
@@ -206,7 +207,7 @@ struct Session::Impl {
     try {
       if (auto meter = open_meter(gpus, *maker.library())) watch = std::make_unique<GpuWatch>(std::move(meter));
       unwatched = !watch;
-    } catch (const DeviceError& e) {
+    } catch (const std::exception& e) {
       unwatched = true;
       if (maker.options().notice) maker.options().notice(fmt::format("the trace has no utilisation of GPUs: {}", e.what()));
     }
@@ -218,7 +219,7 @@ struct Session::Impl {
   }
 
   Results execute(Mode mode, const Batch& given, const std::vector<std::string>& wanted, const std::function<Batch()>& next = {}) {
-    const OneCaller caller(inside);
+    const OneCaller caller(inside, asking);
     refuse_fork();
     const std::vector<std::string> fetches = wanted.empty() ? maker.default_fetches(mode) : wanted;
     if (!lost.empty()) throw DeviceError(fmt::format("this session has lost {}", lost));
@@ -243,6 +244,7 @@ struct Session::Impl {
     Batch later;
     if (next)
       options.next = [&] {
+        const Asking now(asking);
         later = next();
         b.told = later.number();
         const std::optional<Batch> fits = narrowed(maker.source(), later, narrow_next);
@@ -258,8 +260,9 @@ struct Session::Impl {
       after = outcome.state;
       torn = outcome.torn;
     }
-    if (!outcome.lost.empty()) lost = outcome.lost;
+    if (!outcome.lost.empty()) lost = fmt::format("{}; {}", outcome.lost, outcome.way_out);
     if (outcome.error) rethrow(outcome, *b.plan);
+    if (outcome.ahead) std::rethrow_exception(outcome.ahead);
     std::erase_if(outcome.fetched, [&](const auto& f) { return std::find(fetches.begin(), fetches.end(), f.first) == fetches.end(); });
     return Results(std::move(outcome.fetched));
   }
@@ -284,14 +287,14 @@ Results Session::predict(const Batch& feeds, const std::vector<std::string>& fet
 
 void Session::prepare(const std::vector<std::int64_t>& batches, Mode mode, const std::vector<std::string>& fetches) {
   Impl& impl = alive(impl_);
-  const OneCaller caller(impl.inside);
+  const OneCaller caller(impl.inside, impl.asking);
   impl.refuse_fork();
   for (std::int64_t b : batches) impl.make_ready(impl.built(impl.maker.key_of(mode, b, fetches)));
 }
 
 PlacedGraph Session::plan(std::int64_t batch, Mode mode, const std::vector<std::string>& fetches) {
   Impl& impl = alive(impl_);
-  const OneCaller caller(impl.inside);
+  const OneCaller caller(impl.inside, impl.asking);
   return *impl.built(impl.maker.key_of(mode, batch, fetches)).plan;
 }
 
@@ -308,7 +311,7 @@ PlacementScorer Session::scorer(std::int64_t batch, CostTable costs, const std::
 
 State Session::state() {
   Impl& impl = alive(impl_);
-  const OneCaller caller(impl.inside);
+  const OneCaller caller(impl.inside, impl.asking);
   impl.settle();
   State out;
   for (const auto& [name, version] : impl.newest) out.insert_or_assign(name, impl.value(name));
@@ -317,7 +320,7 @@ State Session::state() {
 
 std::vector<std::string> Session::load_state(const State& state) {
   Impl& impl = alive(impl_);
-  const OneCaller caller(impl.inside);
+  const OneCaller caller(impl.inside, impl.asking);
   check_state(impl.maker.training(), state);
   return impl.put(state);
 }
@@ -330,7 +333,7 @@ State Session::weights() {
 
 LoadedWeights Session::load_weights(const State& weights, const LoadWeights& how) {
   Impl& impl = alive(impl_);
-  const OneCaller caller(impl.inside);
+  const OneCaller caller(impl.inside, impl.asking);
   LoadedWeights passed_over;
   impl.put(fitting_weights(impl.maker.training(), weights, how, &passed_over));
   return passed_over;
@@ -347,7 +350,7 @@ LoadedWeights Session::load_weights(const std::string& file, const LoadWeights& 
 
 void Session::reset() {
   Impl& impl = alive(impl_);
-  const OneCaller caller(impl.inside);
+  const OneCaller caller(impl.inside, impl.asking);
   impl.reset();
   data_progress = {};
 }
@@ -356,7 +359,7 @@ std::uint64_t Session::seed() const { return alive(impl_).maker.options().seed; 
 
 HostTensor Session::variable(const std::string& name) {
   Impl& impl = alive(impl_);
-  const OneCaller caller(impl.inside);
+  const OneCaller caller(impl.inside, impl.asking);
   if (!impl.newest.contains(name)) {
     std::vector<std::string> names;
     for (const auto& [known, version] : impl.newest) names.push_back(known);

@@ -42,7 +42,8 @@ class Session {
 
   /// One step of training: fetches hold the values before the update. UserError for feeds that do not fit and graphs that train nothing; after a failed step whose updates had
   /// begun every further step is refused until load_state or reset. `next`: the feeds of the step after this one, asked for while GPUs are busy; what
-  /// they read of them is copied meanwhile, for the call that is given this very Batch, with tensors that have not changed; run and predict take the same.
+  /// they read of them is copied meanwhile, for the call that is given this very Batch, with tensors that have not changed. It may not call this session; what it throws
+  /// is thrown when the step has ended. run and predict take the same.
   Results step(const Batch& feeds, const std::vector<std::string>& fetches = {}, const std::function<Batch()>& next = {});
   /// The same graph without updates: state never changes.
   Results run(const Batch& feeds, const std::vector<std::string>& fetches = {}, const std::function<Batch()>& next = {});

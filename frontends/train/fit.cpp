@@ -331,13 +331,23 @@ class Fitter {
     };
     try {
       const Batch known = std::exchange(ahead_, {});
-      Results r = session_.step(known.number() ? known : Batch(columns), fetches_, [this] { return ahead_ = Batch(input_->ahead()); });
+      Results r = session_.step(known.number() ? known : Batch(columns), fetches_, [this] { return ahead(); });
       done();
       return r;
     } catch (...) {
       if (session_.state_after() == StateAfter::complete) done();
       throw;
     }
+  }
+
+  /// None where a row cannot be made: that is told when it is its turn, behind this step.
+  const Batch& ahead() {
+    try {
+      ahead_ = Batch(input_->ahead());
+    } catch (const std::exception&) {
+      ahead_ = {};
+    }
+    return ahead_;
   }
 
   Session& session_;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include <belfry/frontends/train/input_internal.h>
@@ -46,7 +47,11 @@ const Input::Columns& Input::next() {
   if (calls_ == 2) used_ = 0;
   if (calls_ >= kJudged && made_ > kWorthAThread * (made_ + used_)) {
     depth_ = 2;
-    thread_ = std::thread([this] { produce(); });
+    try {
+      thread_ = std::thread([this] { produce(); });
+    } catch (const std::system_error&) {  // the process has as many as it may have
+      depth_ = calls_ = 0, made_ = used_ = 0;
+    }
   }
   return current_.columns;
 }

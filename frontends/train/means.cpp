@@ -133,18 +133,11 @@ Metrics evaluate(Session& session, const std::vector<const DataSet*>& parts, std
       const Batch given = ahead.number() ? std::exchange(ahead, {}) : Batch(columns);
       const std::int64_t rows = columns.begin()->second.shape()[0];
       more = batches.position().epoch == 0;
-      std::exception_ptr failed;  // of a row that cannot be made
       auto next = [&] {
-        try {
-          batches.next_into(later);
-        } catch (...) {
-          failed = std::current_exception();
-          throw;
-        }
+        batches.next_into(later);
         return ahead = Batch(later);
       };
       means.add(session.predict(given, fetches, more ? next : std::function<Batch()>()), names, rows);
-      if (failed) std::rethrow_exception(failed);
       if (more && !ahead.number()) next();
     }
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/forecast_steps_internal.h>
 #include <belfry/graph/plan/once.h>
 #include <belfry/graph/plan/ranges.h>
@@ -175,16 +176,19 @@ void ForecastSteps::make_lanes() {
       lane_of_stream.push_back(at->second);
     }
   }
-  std::vector<int> left = producers, next(first.begin(), first.end() - 1);
+  std::vector<int> left = producers;
   std::size_t done = 0;
-  auto ready = [&](int step) { return std::all_of(waits[static_cast<std::size_t>(step)].begin(), waits[static_cast<std::size_t>(step)].end(), [&](int g) { return left[static_cast<std::size_t>(g)] == 0; }); };
-  run_in_turn(plan, [&](std::size_t s) {
-    if (next[s] == first[s + 1] || !ready(next[s])) return false;
-    for (int g : opens[static_cast<std::size_t>(next[s])]) --left[static_cast<std::size_t>(g)];
-    lanes[static_cast<std::size_t>(lane_of_stream[s])].push_back(next[s]++);
+  StepsInTurn turns;
+  for (std::size_t s = 0; s < plan.streams.size(); ++s) turns.counts.push_back(static_cast<std::size_t>(first[s + 1] - first[s]));
+  auto at = [&](std::size_t s, std::size_t k) { return static_cast<std::size_t>(first[s]) + k; };
+  turns.together = [&](std::size_t s, std::size_t k) { return is_collective(steps[at(s, k)].variant) ? steps[at(s, k)].node : -1; };
+  turns.ready = [&](std::size_t s, std::size_t k) { return std::all_of(waits[at(s, k)].begin(), waits[at(s, k)].end(), [&](int g) { return left[static_cast<std::size_t>(g)] == 0; }); };
+  turns.run = [&](std::size_t s, std::size_t k) {
+    for (int g : opens[at(s, k)]) --left[static_cast<std::size_t>(g)];
+    lanes[static_cast<std::size_t>(lane_of_stream[s])].push_back(static_cast<int>(at(s, k)));
     ++done;
-    return true;
-  });
+  };
+  run_in_turn(plan, turns);
   if (done < steps.size()) throw UserError("stuck: the streams of the plan wait for each other");
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <belfry/graph/plan/bound_plan.h>
+#include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/offsets.h>
 #include <belfry/graph/plan/schedule.h>
@@ -13,15 +14,19 @@ namespace belfry {
 
 std::vector<std::pair<int, int>> legal_order(const BoundPlan& bound, std::vector<std::string>* stuck) {
   std::vector<std::pair<int, int>> out;
-  std::vector<std::size_t> at(bound.streams.size());
-  auto ready = [&](const Step& step) {
-    return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
+  std::vector<int> ran(bound.streams.size());
+  StepsInTurn steps;
+  for (const auto& s : bound.streams) steps.counts.push_back(s.size());
+  steps.together = [&](std::size_t s, std::size_t k) { return is_collective(bound.streams[s][k].variant) ? bound.streams[s][k].node : -1; };
+  steps.ready = [&](std::size_t s, std::size_t k) {
+    const auto& waits = bound.streams[s][k].waits;
+    return std::all_of(waits.begin(), waits.end(), [&](const StepWait& w) { return ran[static_cast<std::size_t>(w.stream)] >= w.count; });
   };
-  run_in_turn(bound.plan, [&](std::size_t s) {
-    if (at[s] == bound.streams[s].size() || !ready(bound.streams[s][at[s]])) return false;
-    out.emplace_back(static_cast<int>(s), static_cast<int>(at[s]++));
-    return true;
-  });
+  steps.run = [&](std::size_t s, std::size_t k) {
+    out.emplace_back(static_cast<int>(s), static_cast<int>(k));
+    ++ran[s];
+  };
+  const std::vector<std::size_t> at = run_in_turn(bound.plan, steps);
   bool whole = true;
   for (std::size_t s = 0; s < bound.streams.size(); ++s)
     if (at[s] < bound.streams[s].size()) {

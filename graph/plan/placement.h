@@ -26,7 +26,7 @@ SumWay parse_sum_way(std::string_view text);
 struct PlacementRule {
   std::string match;
   std::vector<DeviceId> devices;  ///< a tower node: its towers are dealt in contiguous shares; any other node: all hold it
-  std::string reason;
+  std::string reason = {};      ///< that a plan tells of each node; empty: the rule is its own
   bool ranges = false;  ///< not a tower node: each of its devices holds and computes a share of the elements
   SumWay sum = SumWay::direct;  ///< of aggregates alone, as the next
   int bucket = 0;       ///< sums of one bucket are joined one behind the other, when the last has its parts

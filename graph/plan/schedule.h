@@ -26,9 +26,16 @@ void set_phases(PlacedGraph& plan, const Instances& instances, const NumberLists
 void set_streams(PlacedGraph& plan, const NumberLists& readers);
 /// The first stream whose towers do not run by that key, as the plan's order of phases has it; null: there is none.
 const PlanStream* stream_out_of_order(const PlacedGraph& plan);
-/// The streams in turn, each as far as it goes: `step` makes the next step of stream s, or says false. A main stream that shares a host's thread
-/// with towers goes on only where no other can, since the towers would else wait for what it waits for.
-void run_in_turn(const PlacedGraph& plan, const std::function<bool(std::size_t s)>& step);
+/// What of streams' steps `run_in_turn` asks, each by its stream and place in it.
+struct StepsInTurn {
+  std::vector<std::size_t> counts;                            ///< per stream
+  std::function<int(std::size_t s, std::size_t k)> together;  ///< the node of a collective, whose steps run when each is its stream's next and ready; -1: it runs by itself
+  std::function<bool(std::size_t s, std::size_t k)> ready;
+  std::function<void(std::size_t s, std::size_t k)> run;
+};
+/// The streams in turn, each as far as it goes; how many steps each has run. A main stream that shares a host's thread with towers goes on
+/// only where no other can, since the towers would else wait for what it waits for.
+std::vector<std::size_t> run_in_turn(const PlacedGraph& plan, const StepsInTurn& steps);
 /// Folded waits; those that an earlier wait of the same stream covers are left out.
 void set_waits(PlacedGraph& plan, const Instances& instances);
 

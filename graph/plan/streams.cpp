@@ -167,8 +167,23 @@ std::vector<bool> gives_way(const PlacedGraph& plan) {
 
 }  // namespace
 
-void run_in_turn(const PlacedGraph& plan, const std::function<bool(std::size_t)>& step) {
+std::vector<std::size_t> run_in_turn(const PlacedGraph& plan, const StepsInTurn& steps) {
   const std::vector<bool> last = gives_way(plan);
+  std::vector<std::size_t> at(last.size());
+  using Steps = std::vector<std::pair<std::size_t, std::size_t>>;
+  std::map<int, Steps> collectives;
+  for (std::size_t s = 0; s < last.size(); ++s)
+    for (std::size_t k = 0; k < steps.counts[s]; ++k)
+      if (const int node = steps.together(s, k); node >= 0) collectives[node].emplace_back(s, k);
+  auto is_next = [&](std::size_t s, std::size_t k) { return at[s] == k && k < steps.counts[s] && steps.ready(s, k); };
+  auto step = [&](std::size_t s) {
+    if (!is_next(s, at[s])) return false;
+    const int node = steps.together(s, at[s]);
+    for (auto [t, k] : node < 0 ? Steps{} : collectives[node])
+      if (!is_next(t, k)) return false;
+    for (auto [t, k] : node < 0 ? Steps{{s, at[s]}} : collectives[node]) steps.run(t, k), ++at[t];
+    return true;
+  };
   auto run = [&](bool those_that_give_way) {  // says whether a step ran
     bool moved = false;
     for (std::size_t s = 0; s < last.size(); ++s)
@@ -176,6 +191,7 @@ void run_in_turn(const PlacedGraph& plan, const std::function<bool(std::size_t)>
     return moved;
   };
   while (run(false) || run(true));
+  return at;
 }
 
 const PlanStream* stream_out_of_order(const PlacedGraph& plan) {

@@ -189,15 +189,25 @@ std::string Nvrtc::key(const std::string& source, const std::string& arch) { ret
 
 Nvrtc::Future Nvrtc::begin(const std::string& source, const std::string& arch) {
   const std::string name = arch + "\n" + source;
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (auto known = known_.find(name); known != known_.end()) return known->second;
   if (working_ < static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u))) {
     std::erase_if(workers_, [](const std::future<void>& w) { return w.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
-    workers_.push_back(std::async(std::launch::async, [this] { work(); }));
-    ++working_;
+    try {
+      workers_.push_back(std::async(std::launch::async, [this] { work(); }));
+      ++working_;
+    } catch (const std::system_error&) {  // the process has as many threads as it may have
+    }
   }
   waiting_.emplace_back([this, source, arch] { return made(source, arch); });
-  return known_[name] = waiting_.back().get_future().share();
+  const Future out = known_[name] = waiting_.back().get_future().share();
+  if (working_ == 0) {
+    auto alone = std::move(waiting_.back());
+    waiting_.pop_back();
+    lock.unlock();
+    alone();
+  }
+  return out;
 }
 
 void Nvrtc::work() {

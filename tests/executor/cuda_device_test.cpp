@@ -36,7 +36,7 @@ class FailingGpus : public FakeGpus {
     EXPECT_TRUE(says<DeviceError>([&] { queues[0]->finish(); }, {"gpu:0: its work has not ended 50 ms after gpu:1 failed"}));
     EXPECT_EQ(told.count(), 0);
     EXPECT_FALSE(queues[0]->works());
-    EXPECT_TRUE(says<DeviceError>([&] { queues[0]->finish(); }, {"gpu:0: its work has not ended"}));
+    EXPECT_TRUE(says<DeviceError>([&] { queues[0]->finish(); }, {"gpu:0: its work has not ended 50 ms after gpu:1 failed"}));
   }
   void expect_fault() {
     __atomic_store_n(reinterpret_cast<std::uint64_t*>(gate->at(0)), 1, __ATOMIC_RELEASE);
@@ -117,6 +117,20 @@ TEST_F(FakeGpus, copies_rows_though_the_driver_takes_no_such_steps) {
     }
     EXPECT_EQ(function<fake_cuda::Calls>("fake_cuda_calls")("cuMemcpyAsync"), *fails ? 4 : 0) << fails;
   }
+}
+
+/// What failed first is told still where the work has not ended.
+TEST_F(FakeGpus, say_again_what_they_failed_of) {
+  environment.set("FAKE_CUDA_FAIL", "cuStreamSynchronize:1:999");
+  start();
+  auto device = open_cuda_device(std::make_shared<CudaToolkit>(), {0, "gpu", 0, -1});
+  auto queue = device->queue(0);
+  Arena gate = device->allocate_host(8);
+  queue->enter();
+  ASSERT_EQ(d.cuStreamWaitValue64(static_cast<CUstream>(queue->stream()), reinterpret_cast<CUdeviceptr>(gate.at(0)), 1, CU_STREAM_WAIT_VALUE_EQ), CUDA_SUCCESS);
+  EXPECT_TRUE(says<DeviceError>([&] { queue->finish(); }, {"gpu:0: cuStreamSynchronize gives", "(999)"}));
+  EXPECT_TRUE(says<DeviceError>([&] { queue->finish(); }, {"gpu:0: its work has not ended, and it has failed before: cuStreamSynchronize gives", "(999)"}));
+  __atomic_store_n(reinterpret_cast<std::uint64_t*>(gate.at(0)), 1, __ATOMIC_RELEASE);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // What belfry devices is told of GPUs, driver and libraries, and what it is told is missing.
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -266,8 +267,12 @@ TEST(CudaLibraries, that_are_cut_short_are_refused_unopened) {
   Environment environment;
   environment.set("BELFRY_CUDA_DRIVER", fakes.path("libnccl.so.2"));
   EXPECT_THAT(open_driver().why, HasSubstr("is cut short"));
-  EXPECT_EQ(cut_short(fakes.path("libcudnn.so.9")), "");
-  EXPECT_EQ(cut_short("libc.so.6"), "") << "where the loader finds it is not known";
+  EXPECT_EQ(library_flaw(fakes.path("libcudnn.so.9")), "");
+  EXPECT_EQ(library_flaw("libc.so.6"), "") << "where the loader finds it is not known";
+  const std::string pipe = fakes.path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  environment.set("BELFRY_CUDA_DRIVER", pipe);
+  EXPECT_EQ(open_driver().why, pipe + " is no regular file") << "whose other end nobody opens";
 }
 
 /// A shim of pyenv lies beside no packages.

@@ -188,9 +188,16 @@ TEST(Failure, of_code_that_is_compiled_meanwhile_ends_the_preparing) {
     Runner runner(program);
     EXPECT_EQ(finished, 2) << "each thread, once its kernels are prepared";
   }
+  auto refused = [&](const char* where, const char* why) {
+    Program program(plan, kernels);
+    EXPECT_THAT([&] { Runner runner(program); }, testing::ThrowsMessage<DeviceError>(testing::AllOf(testing::HasSubstr(where), testing::HasSubstr(why))));
+  };
   kernels["cpu"].finish = [] { throw DeviceError("it does not compile"); };
-  Program program(plan, kernels);
-  EXPECT_THAT([&] { Runner runner(program); }, testing::ThrowsMessage<DeviceError>(testing::HasSubstr("it does not compile")));
+  refused("the kernels of sim:", ": it does not compile");
+  momentum.prepare = [](const KernelRequest&) -> std::unique_ptr<Prepared> { throw DeviceError("there is no room"); };
+  kernels["cpu"] = KernelTable();
+  kernels["cpu"].add(momentum);
+  refused("' on sim:", ": there is no room");
 }
 
 TEST(Failure, of_a_missing_or_wrong_feed_is_said_before_anything_runs) {

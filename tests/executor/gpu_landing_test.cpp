@@ -186,6 +186,33 @@ TEST_F(GpuSessions, name_the_node_whose_feed_does_not_land) {
   }
 }
 
+/// A feed of which one GPU's share does not land is told of that GPU.
+TEST_F(GpuLanding, that_fails_is_told_of_its_own_gpu) {
+  const KernelTables all = tables();
+  std::set<std::string> told_of;
+  int copies = 0;
+  for (int n = 0; n < 5; ++n) {  // the first run counts
+    if (n) environment.set("FAKE_CUDA_FAIL", "cuMemcpyAsync:" + std::to_string(copies + n) + ":1");
+    start(50 + n);
+    auto plan = on("gpu:0-1", all);
+    Program program(plan, all, {}, open(*plan));
+    Runner runner(program);
+    const Tensors data = feeds_for(*graph, plan->batch, 1);
+    copies = function<fake_cuda::Calls>("fake_cuda_calls")("cuMemcpyAsync");
+    const Outcome o = runner.run(views(data));
+    if (!n) continue;
+    ASSERT_TRUE(o.error) << n;
+    try {
+      std::rethrow_exception(o.error);
+    } catch (const DeviceError& e) {
+      EXPECT_TRUE(std::string(e.what()).starts_with(o.failed_device + ": ")) << e.what() << ", but " << o.failed_node << " on " << o.failed_device;
+    }
+    EXPECT_EQ(o.state, StateAfter::untouched);
+    told_of.insert(o.failed_device);
+  }
+  EXPECT_EQ(told_of, (std::set<std::string>{"gpu:0", "gpu:1"}));
+}
+
 /// What the plan says, and not a byte more.
 TEST_F(GpuLanding, takes_the_memory_that_the_plan_says) {
   const KernelTables all = tables();

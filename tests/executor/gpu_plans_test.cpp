@@ -141,6 +141,34 @@ TEST_F(GpuPlans, sum_by_nccl_where_the_placement_asks_for_it) {
   environment.unset("FAKE_CUDA_PATIENCE");
 }
 
+/// One GPU keeps a weight that the other reads, and both wait for the host between: no rank comes to a sum before what the other needs of it.
+TEST_F(GpuPlans, sum_by_nccl_beside_what_the_host_computes) {
+  find_nccl();
+  environment.set("FAKE_CUDA_GPUS", "2");
+  environment.set("FAKE_CUDA_WORKS", "1");
+  environment.set("FAKE_CUDA_PATIENCE", "5000");
+  const KernelTables all = tables();
+  Builder b("beside_the_host");
+  Value x = b.input("x", f32, {kBatch, 4}), kept = matmul(x, b.variable("v", {4, 4})), w = b.variable("w", {4, 4}), far = matmul(x, w);
+  {
+    auto on = b.device("cpu:0");
+    far = tanh(far);
+  }
+  b.minimize(mean(kept + far), Sgd{.learning_rate = 0.1f});
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  Strategy strategy = to_strategy(Mirrored{.devices = parse_devices("gpu:0-1"), .threads = 1, .collectives = Collectives::fastest});
+  strategy.assign = [mirrored = strategy.assign](const auto&... a) {
+    std::vector<PlacementRule> rules = mirrored(a...);
+    for (const char* node : {"w", "sgd/w", "gradient/matmul_1/*.aggregate"}) rules.insert(rules.begin(), {node, parse_devices("gpu:1"), "by hand"});
+    return rules;
+  };
+  start(60);
+  const Tensors want = train(graph, placed(graph, to_strategy(Single{.device = cpu(0), .towers = 2, .threads = 1}), "cpu:0", 8, all), all);
+  start(61);
+  const Tensors got = train(graph, placed(graph, strategy, "gpu:0-1,cpu:0", 8, all), all);
+  for (const auto& [value, tensor] : want) EXPECT_LE(distance(got.at(value), tensor), 2e-6) << value;
+}
+
 TEST_F(GpuSessions, give_take_and_evaluate_state_as_on_the_cpu) {
   start(5);
   Graph graph = built("batch_norm");

@@ -155,6 +155,29 @@ TEST_F(GpuSessions, copy_a_batch_ahead_and_again_where_its_program_has_made_room
     EXPECT_EQ(trained(Session(graph, Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}, options()), between), want) << between;
 }
 
+/// What the caller does in `next` may fail, and may not be a call of the session that asks: told when the step is done.
+TEST_F(GpuSessions, tell_what_next_throws_behind_the_step) {
+  start(20);
+  const Graph graph = without_requests(built("decay"));
+  Session session(graph, Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}, options()), plain(graph, Single{.device = cpu(0), .towers = 2, .threads = 1});
+  for (Session* s : {&session, &plain}) s->load_state(state_for(session.training_graph()));
+  const Tensors rows = feeds_for(graph, 8);
+  auto fails = [&](const std::function<Batch()>& next, const std::string& words) {
+    EXPECT_TRUE(says<UserError>([&] { session.step(rows, {}, next); }, {words}));
+    EXPECT_EQ(session.state_after(), StateAfter::complete);
+    plain.step(rows);
+    EXPECT_EQ(session.state(), plain.state());
+  };
+  const std::string words = "this session is in the middle of a step, which asks for the next batch";
+  fails([]() -> Batch { throw UserError("no more rows"); }, "no more rows");
+  fails([&] { session.step(rows); return Batch(rows); }, words);
+  fails([&] { session.state(); return Batch(rows); }, words);
+  fails([&] { session.plan(9); return Batch(rows); }, words);
+  session.step(rows, {}, [&] { return Batch(); });
+  plain.step(rows);
+  EXPECT_EQ(session.state(), plain.state());
+}
+
 TEST_F(GpuSessions, compare_node_by_node_with_the_cpu) {
   start(14);
   Graph graph = without_requests(built("batch_norm"));

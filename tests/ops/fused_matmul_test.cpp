@@ -73,6 +73,13 @@ TEST(FusedMatmul, a_bias_of_several_axes_lies_along_columns_of_the_second_operan
   EXPECT_FALSE(found("bhi,ihk->bhk", {kBatch, 3, 4}, {4, 3, 2}, {3, 2})) << "a product per head";
 }
 
+TEST(FusedMatmul, a_row_added_to_itself_is_no_bias) {
+  Builder net("row");
+  Value row = contract("k,kn->n", net.input("v", f32, {4}), net.input("w", f32, {4, 3}));
+  row + row;
+  for (const FusionGroup& g : find_gpu_groups(net.graph())) EXPECT_NE(g.kind, kMatmulBias);
+}
+
 TEST(FusedMatmul, leaves_its_activation_out_where_the_gradient_reads_what_comes_before) {
   Builder b("net");
   Value x = b.input("x", f32, {kBatch, 4});

@@ -109,6 +109,26 @@ TEST(NormGradientGroups, have_the_bits_of_their_members_in_generated_kernels) {
   EXPECT_EQ(over_inputs, 6 * (4 * 2 + 1 + 2 * 3 + 2));
 }
 
+/// A bias's gradient keeps the last axis alone: rows of several axes are wider than that.
+TEST(NormGradientGroups, over_several_axes_add_no_rows) {
+  const KernelTable table = generated_kernels(std::make_shared<HostGpu>());
+  for (int axis : {2, 1, -1, -2}) {
+    const bool of_last = axis == 2 || axis == -1;
+    Builder b("sum");
+    const Shape x = {kBatch, 2, 256}, moments = of_last ? Shape{kBatch, 2} : Shape{kBatch};
+    const Value dx = b.graph().add("layer_norm_gradient", {b.input("x", f32, x), b.input("mean", f32, moments), b.input("inverse", f32, moments), b.input("dy", f32, x)}, {{"axis", axis}, {"wide", false}});
+    const Value sum = reduce_sum(dx, {.axes = {0, 1}});
+    b.output(sum), b.output(dx);
+    const Graph g = std::move(b).build();
+    const std::vector<FusionGroup> found = find_gpu_groups(g);
+    EXPECT_EQ(found.size(), of_last ? 1u : 0u) << axis;
+    FusionGroup group{kWithElementwise, {dx.id.node, sum.id.node}};
+    group.kept.push_back(dx.id.node);
+    if (of_last) { EXPECT_EQ(found.at(0).members, group.members); }
+    EXPECT_EQ(table.choose(DrawnGroup(g, group, 3).request).name == "nvrtc_norm", of_last) << axis;
+  }
+}
+
 /// Tells how many blocks are launched, and computes nothing.
 struct ToldGrids : GpuCode {
   struct Told : GpuFunction {

@@ -69,6 +69,18 @@ std::vector<std::string> landed_texts(const PlacedGraph& plan, int device) {
   return out;
 }
 
+/// Rows behind an axis of no length have no bytes, as many as they are.
+TEST(Landing, of_nothing_takes_no_room) {
+  Builder b("empty");
+  Value y = b.input("y", f32, {kBatch, 4});
+  b.metric("z", reduce_sum(b.input("z", f32, {0, kBatch, 3})));
+  b.metric("y", reduce_sum(y));
+  auto graph = std::make_shared<const Graph>(std::move(b).build());
+  const PlacedGraph plan = place(graph, to_strategy(Mirrored{.devices = linked_ids(2), .threads = 1}), linked_gpus(2), 8, {.fetches = fetches_of(*graph)});
+  EXPECT_EQ(verify(plan), std::vector<std::string>());
+  for (int d : {0, 1}) EXPECT_THAT(landed_texts(plan, d), ElementsAre(d ? "y [64, 128) at 0" : "y [0, 64) at 0"));
+}
+
 TEST(Landing, has_the_rows_that_a_gpus_towers_read_and_no_others) {
   const PlacedGraph two = landing_on(2, 2);  // four rows of twelve bytes, and three
   EXPECT_THAT(landed_texts(two, 0), ElementsAre("s [0, 12) at 0", "t [0, 132) at 0", "x [0, 48) at 0"));

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/json/plan_file.h>
+#include <belfry/graph/plan/bound_plan.h>
+#include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/moves.h>
@@ -165,6 +167,30 @@ TEST(Reductions, by_a_library_are_said_in_the_plan_and_have_a_hash_of_their_own)
     damaged.placement.collectives = Collectives::tree;
     EXPECT_THAT(verify(damaged), testing::Contains(testing::HasSubstr("names 'nccl'"))) << name;
   }
+}
+
+/// The second GPU alone keeps one of two weights, and towers take something from the host, which the first GPU waits for.
+TEST(Reductions, by_a_library_run_where_all_their_ranks_have_come_to_them) {
+  Builder b("beside_the_host");
+  Value x = b.input("x", f32, {kBatch, 4}), kept = matmul(x, b.variable("v", {4, 4})), w = b.variable("w", {4, 4});
+  b.minimize(mean(kept + tanh(matmul(x, w))), Sgd{.learning_rate = 0.1f});
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  const std::vector<DeviceId> gpus = parse_devices("gpu:0-1"), second = {gpus[1]};
+  const std::vector<PlacementRule> rules = {{"tanh", {cpu(0)}, "by hand"}, {"w", second, "by hand"}, {"sgd/w", second, "by hand"}, {"gradient/matmul_1/*.aggregate", second, "by hand"}};
+  const PlacedGraph plan = place(graph, to_strategy(Mirrored{.devices = gpus, .threads = 1, .collectives = Collectives::fastest}), local_cluster({gpus[0], gpus[1], cpu(0)}, 2), 8, {.fetches = fetches_of(*graph), .rules = rules});
+  EXPECT_EQ(verify(plan), std::vector<std::string>());
+  const BoundPlan bound(plan);
+  const auto order = legal_order(bound);
+  int collectives = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    auto step = [&, &order = order](std::size_t at) -> const Step& { return bound.streams[static_cast<std::size_t>(order[at].first)][static_cast<std::size_t>(order[at].second)]; };
+    if (!is_collective(step(i).variant)) continue;
+    ++collectives;
+    ASSERT_LT(i + 1, order.size());
+    EXPECT_EQ(step(i).node, step(i + 1).node) << "other steps between";
+    ++i;
+  }
+  EXPECT_GT(collectives, 0);
 }
 
 /// Eight GPUs in two halves: each has links to its own half and to one of the other, as wide.

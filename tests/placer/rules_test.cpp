@@ -46,6 +46,14 @@ TEST(Rules, that_decide_nothing_are_refused_and_say_why) {
     if (n.op->source && n.op->name != kInput && n.op->name != kVariable) refused(n.name, {"is a source, which is computed where it is read"});
 }
 
+TEST(Rules, without_a_reason_are_their_own) {
+  const PlacedGraph plan = ruled({{"matmul", {cpu(0)}}, {"tower_1/mul", {cpu(0)}}});
+  EXPECT_EQ(verify(plan), std::vector<std::string>());
+  for (const PlanNode& n : plan.nodes)
+    if (n.name == "matmul") { EXPECT_EQ(n.reason, "by the rule \"matmul\""); }
+  EXPECT_EQ(plan.placement.rules.at(0).reason, "by the rule \"matmul\"");
+}
+
 TEST(Rules, of_a_member_name_the_fused_node) {
   auto graph = small();
   NodeId last = graph->metrics.at("y").node, before = graph->node(last).inputs[0].node;

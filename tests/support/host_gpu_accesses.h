@@ -1,4 +1,4 @@
-// What a kernel reads and writes is told to the test: the host's compiler puts these calls there (-fsanitize=thread), and no library of its. Part of the shim. What is none of the kernel's is optimised: it is half of what many do.
+// What a kernel reads and writes is told to the test: the host's compiler puts these calls there (-fsanitize=thread), and no library of its. Part of the shim. What is none of the kernel's is optimised: it is a good part of what many do.
 #pragma once
 
 #define UNSEEN __attribute__((no_sanitize("thread"), optimize("O2")))

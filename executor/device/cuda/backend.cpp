@@ -49,7 +49,7 @@ OpenedCudaBackend open_cuda_backend() {
     out.missing = not_found(file, is_named);
     return out;
   }
-  if (const std::string why = cut_short(file); !why.empty()) {
+  if (const std::string why = library_flaw(file); !why.empty()) {
     out.missing = broken(fmt::format("{} {}", file, why), is_named);
     return out;
   }

@@ -62,16 +62,22 @@ CudaContext::~CudaContext() {
   d_.cuDevicePrimaryCtxRelease(device_);
 }
 
+std::string CudaContext::gives(CUresult code, const char* call) const { return fmt::format("{} gives {}", call, error_text(d_, code)); }
+
 void CudaContext::check(CUresult code, const char* call) const {
-  if (code != CUDA_SUCCESS) throw DeviceError(fmt::format("{}: {} gives {}", name_, call, error_text(d_, code)));
+  if (code != CUDA_SUCCESS) throw DeviceError(fmt::format("{}: {}", name_, gives(code, call)));
 }
 
 void CudaContext::check_work(CUresult code, const char* call) {
-  if (code != CUDA_SUCCESS) fail();
+  if (code != CUDA_SUCCESS) fail(gives(code, call));
   check(code, call);
 }
 
-void CudaContext::fail() {
+void CudaContext::fail(const std::string& why) {
+  {
+    std::lock_guard lock(mutex_);
+    if (first_.empty()) first_ = why;
+  }
   if (!failed_.exchange(true)) ++toolkit_->failed_gpus;
 }
 
@@ -107,7 +113,7 @@ std::string CudaContext::waits_in_vain_for() const {
 
 DeviceError CudaContext::given_up() const {
   std::lock_guard lock(mutex_);
-  return DeviceError(fmt::format("{}: its work has not ended{}", name_, failed_before_.empty() ? ", and it has failed before" : fmt::format(" {} ms after {} failed", patience_.count(), failed_before_)));
+  return DeviceError(fmt::format("{}: its work has not ended{}", name_, failed_before_.empty() ? ", and it has failed before: " + first_ : fmt::format(" {} ms after {} failed", patience_.count(), failed_before_)));
 }
 
 void CudaContext::look(CUstream stream) {
@@ -136,8 +142,9 @@ void CudaContext::finish(CUstream stream) {
         std::lock_guard lock(mutex_);
         failed_before_ = failed;
       }
-      fail();
-      throw given_up();
+      const DeviceError why = given_up();
+      fail(why.what());
+      throw why;
     }
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }

@@ -51,7 +51,8 @@ class CudaContext {
  private:
   std::vector<std::shared_ptr<CudaContext>> before() const;
   std::string waits_in_vain_for() const;
-  void fail();
+  std::string gives(CUresult code, const char* call) const;
+  void fail(const std::string& why);
   DeviceError given_up() const;
 
   std::shared_ptr<CudaToolkit> toolkit_;
@@ -64,6 +65,7 @@ class CudaContext {
   mutable std::mutex mutex_;
   std::vector<std::weak_ptr<CudaContext>> before_;  // GPUs that it has waited for
   std::string failed_before_;                       // of those the one after which it was given up
+  std::string first_;                               // what it failed of itself
 };
 
 }  // namespace belfry

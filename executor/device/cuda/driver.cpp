@@ -60,10 +60,10 @@ OpenedDriver open_driver() {
   OpenedDriver out;
   const char* named = std::getenv("BELFRY_CUDA_DRIVER");
   const char* file = named && *named ? named : "libcuda.so.1";
-  const std::string cut = cut_short(file);
-  void* library = cut.empty() ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : nullptr;
+  const std::string flaw = library_flaw(file);
+  void* library = flaw.empty() ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : nullptr;
   if (!library) {
-    out.why = cut.empty() ? dlerror() : fmt::format("{} {}", file, cut);
+    out.why = flaw.empty() ? dlerror() : fmt::format("{} {}", file, flaw);
     return out;
   }
   out.loaded = true;

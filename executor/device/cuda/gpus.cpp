@@ -98,8 +98,8 @@ GpuFacts gpu(const CudaDriver& d, const Nvml& nvml, int index, CUdevice device, 
   calls.ok(d.cuDeviceGetAttribute(&out.major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device), "cuDeviceGetAttribute");
   calls.ok(d.cuDeviceGetAttribute(&out.minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device), "cuDeviceGetAttribute");
   calls.ok(d.cuDeviceGetAttribute(&out.multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device), "cuDeviceGetAttribute");
-  out.free_bytes = nvml.free_bytes(out.pci);
-  if (out.free_bytes < 0) out.free_bytes = free_by_context(d, device);
+  out.free_bytes = nvml.free_bytes(out.pci);  // of the whole card, which may have been cut into several GPUs
+  if (out.free_bytes < 0 || out.free_bytes > out.memory_bytes) out.free_bytes = free_by_context(d, device);
   return out;
 }
 

@@ -201,7 +201,7 @@ void CudaLibraries::load(CudaLibrary which, Found& found) {
   const Row& r = row(which);
   auto refuse = [&](const std::string& why) { found.missing = {r.name, why, way_out(r)}; };
   auto refused = [&](const fs::path& file) {
-    const std::string why = cut_short(file.string());
+    const std::string why = library_flaw(file.string());
     if (!why.empty()) refuse(fmt::format("{} {}", file.string(), why));
     return !why.empty();
   };

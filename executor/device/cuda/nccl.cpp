@@ -88,11 +88,14 @@ class Nccl : public Communicator {
     for (std::size_t r = 0; r < ranks.size(); ++r) static_cast<NcclRank&>(ranks_[r]) = std::move(ranks[r]);
     try {
       start();
+      watcher_ = std::thread([this] { watch(); });
     } catch (const Broken& b) {
       abort_all();
       throw DeviceError("NCCL: " + b.why);
+    } catch (const std::system_error& e) {
+      abort_all();
+      throw DeviceError(fmt::format("NCCL: no thread can be started to watch it ({}); raise the limit of this process (ulimit -u)", e.what()));
     }
-    watcher_ = std::thread([this] { watch(); });
   }
   ~Nccl() override {
     {
