@@ -148,8 +148,8 @@ def left_alone(**variables):
             for name, content, words in (("other.so", own.replace(build, b"0" * len(build)), "belongs to another build of Belfry"), ("cut.so", own[:len(own) // 2], "is cut short: it has")):
                 pathlib.Path(folder, name).write_bytes(content)
                 here("run", "small.json", "--devices", "gpu:0", code=1, words=(words, "unset BELFRY_CUDA_BACKEND"), variables=dict(BELFRY_CUDA_BACKEND=str(pathlib.Path(folder, name))))
-        for file in ("/etc/passwd", "/etc"):
-            here("run", "small.json", "--devices", "gpu:0", code=1, words=("cannot be opened", "unset BELFRY_CUDA_BACKEND"), variables=dict(BELFRY_CUDA_BACKEND=file))
+        for file, words in (("/etc/passwd", "cannot be opened"), ("/etc", "/etc is no regular file")):
+            here("run", "small.json", "--devices", "gpu:0", code=1, words=(words, "unset BELFRY_CUDA_BACKEND"), variables=dict(BELFRY_CUDA_BACKEND=file))
 
 
 def unavailable(**variables):
