@@ -333,10 +333,10 @@ void Runner::look_for_faults(int thread) {
   auto* found = std::find_if(word, word + f.of.size(), [](std::uint64_t w) { return w != kNoFault; });
   if (found == word + f.of.size()) return;
   const auto& [task, finds] = f.of[static_cast<std::size_t>(found - word)];
+  faulty_ = true;
   try {
     throw UserError(finds->fault(*found));
   } catch (const UserError&) {
-    faulty_ = true;
     fail(task->step);
   }
   std::fill_n(word, f.of.size(), kNoFault);
@@ -347,13 +347,13 @@ void Runner::look_for_faults(int thread) {
 
 /// Waits for the thread's queues, also after an error: nothing of a step runs on when it has returned.
 void Runner::drain(int thread, const Task* tasks, const Task* past) {
+  std::exception_ptr unseen;  // faults: what a queue says below goes before
   if (program_.faults(thread)) {
     try {
       fetch_faults(thread);
       look_for_faults(thread);
-    } catch (const DeviceError&) {  // a queue's, which says so below
     } catch (...) {
-      fail(nullptr);
+      unseen = std::current_exception();
     }
   }
   for (Queue* q : program_.queues(thread)) {
@@ -374,6 +374,13 @@ void Runner::drain(int thread, const Task* tasks, const Task* past) {
         if (t->drive && t->drive->queue == q) last = t->step;
       fail(last);
     }
+  }
+  if (!unseen) return;
+  faulty_ = true;
+  try {
+    std::rethrow_exception(unseen);
+  } catch (...) {
+    fail(nullptr);
   }
 }
 

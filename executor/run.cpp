@@ -51,6 +51,9 @@ Runner::Runner(Program& program) : program_(program), events_(program.bound().st
     const std::size_t begun = threads_.size();
     end_threads();
     throw UserError(fmt::format("of the {} host threads that the plan wants this process gets {} ({}): raise its limit (ulimit -u), or take fewer towers", program.threads().size(), begun, e.what()));
+  } catch (...) {
+    end_threads();
+    throw;
   }
   // Kernels are prepared on the threads that launch them.
   while (done_.load() < static_cast<std::int64_t>(threads_.size())) std::this_thread::yield();

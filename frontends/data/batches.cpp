@@ -63,15 +63,21 @@ void Batches::next_into(std::map<std::string, HostTensor>& out) {
     shape.insert(shape.begin(), count);
     if (tensor.dtype() != column.row.dtype || tensor.shape() != shape) tensor = HostTensor(column.row.dtype, shape);
   }
-  for (std::int64_t i = 0; i < count; ++i) {
-    const RowKey at = next_row();
-    for (auto& [name, tensor] : out) {
-      const Column& from = columns_.at(name);
-      if (from.row_bytes == 0) continue;
-      std::byte* to = tensor.raw() + static_cast<std::size_t>(i) * from.row_bytes;
-      if (from.made) from.made->make({at.epoch, first_row_ + at.row * row_step_}, {to, from.row_bytes});
-      else std::memcpy(to, from.stored + static_cast<std::size_t>(at.row) * from.row_bytes, from.row_bytes);
+  const DataPosition begin = position_;
+  try {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const RowKey at = next_row();
+      for (auto& [name, tensor] : out) {
+        const Column& from = columns_.at(name);
+        if (from.row_bytes == 0) continue;
+        std::byte* to = tensor.raw() + static_cast<std::size_t>(i) * from.row_bytes;
+        if (from.made) from.made->make({at.epoch, first_row_ + at.row * row_step_}, {to, from.row_bytes});
+        else std::memcpy(to, from.stored + static_cast<std::size_t>(at.row) * from.row_bytes, from.row_bytes);
+      }
     }
+  } catch (...) {  // of a row that cannot be made: the next call tells of it again
+    position_ = begin;
+    throw;
   }
   drop_rest();
 }

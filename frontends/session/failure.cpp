@@ -34,10 +34,9 @@ void rethrow(const Outcome& outcome, const PlacedGraph& plan) {
     throw UserError(e.what() + where);
   } catch (const DeviceError& e) {
     throw DeviceError(e.what() + where + (outcome.way_out.empty() ? "" : "; " + outcome.way_out));
-  } catch (const std::bad_alloc&) {
-    throw UserError("the host has no memory left (what the plan needs was there: beside it lie results, feeds and state that was asked for)" + where);
   } catch (const std::exception& e) {
     if (const std::string own = of_own_op(outcome, plan, e.what()); !own.empty()) throw UserError(own + where);
+    if (dynamic_cast<const std::bad_alloc*>(&e)) throw UserError("the host has no memory left: beside what the plan needs lie results, feeds and state that was asked for" + where);
     throw InternalError(e.what() + where);
   }
 }

@@ -220,10 +220,10 @@ struct Session::Impl {
 
   Results execute(Mode mode, const Batch& given, const std::vector<std::string>& wanted, const std::function<Batch()>& next = {}) {
     const OneCaller caller(inside, asking);
+    if (mode == Mode::step) after = StateAfter::untouched;
     refuse_fork();
     const std::vector<std::string> fetches = wanted.empty() ? maker.default_fetches(mode) : wanted;
     if (!lost.empty()) throw DeviceError(fmt::format("this session has lost {}", lost));
-    if (mode == Mode::step) after = StateAfter::untouched;
     if (mode == Mode::step && !has_training)
       throw UserError(fmt::format("a step of the graph '{}' would train nothing: no loss is minimised (Builder::minimize, \"train\" in a file), and no trainable variable has "
                                   "an update; run() gives its values, evaluate() their means", maker.training().name));
@@ -244,22 +244,28 @@ struct Session::Impl {
     Batch later;
     if (next)
       options.next = [&] {
-        const Asking now(asking);
-        later = next();
-        b.told = later.number();
-        const std::optional<Batch> fits = narrowed(maker.source(), later, narrow_next);
-        return (fits ? *fits : later).all();
+        {
+          const Asking now(asking);
+          later = next();
+        }
+        try {
+          const std::optional<Batch> fits = narrowed(maker.source(), later, narrow_next);
+          b.told = later.number();
+          return (fits ? *fits : later).all();
+        } catch (const UserError&) {  // told when it is its turn
+          return Feeds();
+        }
       };
     Outcome outcome = b.runner->run(feeds.all(), options);
-    if (tracing) trace = b.runner->trace();
     if (mode == Mode::step && (!outcome.error || outcome.state != StateAfter::untouched)) {
       b.version = ++version;
       stepped = &b;
     }
     if (mode == Mode::step) {
       after = outcome.state;
-      torn = outcome.torn;
+      torn = std::move(outcome.torn);
     }
+    if (tracing) trace = b.runner->trace();
     if (!outcome.lost.empty()) lost = fmt::format("{}; {}", outcome.lost, outcome.way_out);
     if (outcome.error) rethrow(outcome, *b.plan);
     if (outcome.ahead) std::rethrow_exception(outcome.ahead);

@@ -179,9 +179,11 @@ std::vector<std::size_t> run_in_turn(const PlacedGraph& plan, const StepsInTurn&
   auto step = [&](std::size_t s) {
     if (!is_next(s, at[s])) return false;
     const int node = steps.together(s, at[s]);
-    for (auto [t, k] : node < 0 ? Steps{} : collectives[node])
+    if (node < 0) return steps.run(s, at[s]++), true;
+    const Steps& ranks = collectives[node];
+    for (auto [t, k] : ranks)
       if (!is_next(t, k)) return false;
-    for (auto [t, k] : node < 0 ? Steps{{s, at[s]}} : collectives[node]) steps.run(t, k), ++at[t];
+    for (auto [t, k] : ranks) steps.run(t, k), ++at[t];
     return true;
   };
   auto run = [&](bool those_that_give_way) {  // says whether a step ran

@@ -129,6 +129,30 @@ TEST_F(GpuSessions, fit_on_batches_that_are_made_while_a_step_runs) {
     EXPECT_EQ(trained(Session(graph, Mirrored{.devices = parse_devices(devices), .towers = 2, .threads = 1}, options())), want) << devices;
 }
 
+/// A row that cannot be made ends a training at its turn, wherever the batch before it is when it is made.
+TEST_F(GpuSessions, fit_up_to_a_row_that_cannot_be_made) {
+  start(18);
+  Graph graph = without_requests(built("batch_norm"));
+  graph.metrics.erase("normalised");
+  DataSet data{feeds_for(graph, 24)};
+  const std::string made = data.columns.begin()->first;
+  const HostTensor rows = data.columns.extract(made).mapped();
+  const std::size_t bytes = rows.bytes().size() / 24;
+  data.made[made] = {{rows.dtype(), Extents(rows.shape().begin() + 1, rows.shape().end())}, "rows as they are", [&](const RowKey& key, std::span<std::byte> out) {
+                       if (key.row == 18) throw UserError("row 18 is torn");
+                       std::memcpy(out.data(), rows.raw() + static_cast<std::size_t>(key.row) * bytes, bytes);
+                     }};
+  auto trained = [&](Session session) {
+    session.load_state(state_for(session.training_graph()));
+    int told = 0;
+    EXPECT_TRUE(says<UserError>([&] { fit(session, data, {.batch = 8, .epochs = 1, .on_batch = [&](const Progress&) { ++told; }}); }, {"row 18 is torn"}));
+    EXPECT_EQ(told, 2);
+    EXPECT_EQ(session.data_progress.steps, 2);
+    return session.state();
+  };
+  EXPECT_EQ(trained(Session(graph, Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}, options())), trained(Session(graph, Single{.device = cpu(0), .towers = 2, .threads = 1})));
+}
+
 /// Copied while the step before runs, and not looked at again; but a session keeps 64 programs, and where the one that has the copy goes the
 /// tensors are read.
 TEST_F(GpuSessions, copy_a_batch_ahead_and_again_where_its_program_has_made_room) {

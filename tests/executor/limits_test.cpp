@@ -74,7 +74,7 @@ TEST_F(Limits, of_threads_are_told_with_a_way_out) {
   ASSERT_EQ(::pthread_attr_setstacksize(&large, std::size_t{1} << 30), 0);  // which no thread that has ended leaves
   ASSERT_EQ(::pthread_setattr_default_np(&large), 0);
   for (std::size_t some : {0, 2}) {
-    Limit limit((some << 30) + (std::size_t{64} << 20));
+    Limit limit((some << 30) + (std::size_t{512} << 20));  // a thread takes addresses for what it allocates, too
     EXPECT_TRUE(says<UserError>([&] { Runner runner(program); }, {"of the 4 host threads that the plan wants this process gets " + std::to_string(some), "ulimit -u", "fewer towers"}));
   }
   ASSERT_EQ(::pthread_setattr_default_np(&before), 0);

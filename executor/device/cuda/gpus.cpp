@@ -74,7 +74,7 @@ class Calls {
   std::string error_;
 };
 
-/// Needs a context, which takes memory of the GPU for as long as it is held: only where NVML cannot be asked.
+/// Needs a context, which takes memory of the GPU for as long as it is held: only where NVML does not tell of it.
 std::int64_t free_by_context(const CudaDriver& d, CUdevice device) {
   CUcontext context = nullptr;
   if (d.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return -1;
@@ -99,7 +99,7 @@ GpuFacts gpu(const CudaDriver& d, const Nvml& nvml, int index, CUdevice device, 
   calls.ok(d.cuDeviceGetAttribute(&out.minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device), "cuDeviceGetAttribute");
   calls.ok(d.cuDeviceGetAttribute(&out.multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device), "cuDeviceGetAttribute");
   out.free_bytes = nvml.free_bytes(out.pci);  // of the whole card, which may have been cut into several GPUs
-  if (out.free_bytes < 0 || out.free_bytes > out.memory_bytes) out.free_bytes = free_by_context(d, device);
+  if (out.free_bytes < 0 || (out.memory_bytes && out.free_bytes > out.memory_bytes)) out.free_bytes = free_by_context(d, device);
   return out;
 }
 
