@@ -17,9 +17,11 @@ namespace belfry {
 
 namespace {
 
-/// Outputs lie over inputs wholly or not at all.
-bool writes_in_place(const Arguments& a) {
-  return std::any_of(a.outputs.begin(), a.outputs.end(), [&](const std::byte* out) { return out && std::find(a.inputs.begin(), a.inputs.end(), out) != a.inputs.end(); });
+/// Outputs lie over inputs wholly or not at all; those without bytes lie anywhere.
+bool writes_in_place(const Arguments& a, const KernelRequest& r) {
+  for (std::size_t k = 0; k < a.outputs.size(); ++k)
+    if (a.outputs[k] && r.outputs[k].bytes() && std::find(a.inputs.begin(), a.inputs.end(), a.outputs[k]) != a.inputs.end()) return true;
+  return false;
 }
 
 /// Errors say what is prepared, and the device once. One that is more than a DeviceError says what is missing.
@@ -65,7 +67,10 @@ void Program::prepare(Launch& l) {
   else if (n.op == kInput) l.kernel = prepared([](const Arguments&) {});
   else if (table == kernels_.end()) throw UserError(fmt::format("there are no kernels for devices of kind '{}'", kind));
   else if (queue(l.step->stream) && l.step->variant->kernel == kReferenceKernel) throw UserError(fmt::format("unbound: '{}' is computed by a reference, which runs on a host, but stands on {}; derive the plan anew with belfry place", n.name, name_of(l.step->device)));
-  else with_place(fmt::format("'{}' on {}", n.name, name_of(l.step->device)), name_of(l.step->device), [&] { l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step), {l.step->variant->scratch_bytes, writes_in_place(l.arguments)}); });
+  else with_place(fmt::format("'{}' on {}", n.name, name_of(l.step->device)), name_of(l.step->device), [&] {
+    const KernelRequest r = request(*l.step);
+    l.kernel = table->second.prepare(l.step->variant->kernel, r, {l.step->variant->scratch_bytes, writes_in_place(l.arguments, r)});
+  });
 }
 
 void Program::prepare_thread(int thread) {

@@ -252,9 +252,8 @@ struct Session::Impl {
           const std::optional<Batch> fits = narrowed(maker.source(), later, narrow_next);
           b.told = later.number();
           return (fits ? *fits : later).all();
-        } catch (const UserError&) {  // told when it is its turn
-          return Feeds();
-        }
+        } catch (const UserError&) {}  // told when it is its turn
+        return Feeds();
       };
     Outcome outcome = b.runner->run(feeds.all(), options);
     if (mode == Mode::step && (!outcome.error || outcome.state != StateAfter::untouched)) {

@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include <belfry/belfry.h>
 
 #include "all_groups.h"
 #include "plans.h"
@@ -145,6 +146,15 @@ TEST(AnyPlacement, gives_the_interpreters_bits) {
   }
   std::cout << ran << " placements ran, " << refused << " were refused\n";
   EXPECT_GT(ran, 100);
+}
+
+/// Both of no bytes at one place: that is not over its input.
+TEST(AnyPlacement, gives_a_kernel_that_writes_over_no_input_a_place_for_nothing) {
+  Builder b("empty");
+  Value x = b.input("x", f32, {kBatch, 2, 0, 4}) * 2.0;
+  b.output(scaled_dot_product_attention(x, x, x));
+  Session session(std::move(b).build(), Single{.device = cpu(0), .threads = 1});
+  EXPECT_EQ(session.run({{"x", HostTensor(f32, {3, 2, 0, 4})}}).all().begin()->second.shape(), (Extents{3, 2, 0, 4}));
 }
 
 TEST(AnyPlacement, waits_for_the_copy_of_each_output_of_one_node) {
