@@ -38,6 +38,8 @@ void with_place(const std::string& what, const std::string& device, const F& pre
   }
 }
 
+std::string device_name(const PlacedGraph& plan, int device) { return to_string(plan.cluster.devices[static_cast<std::size_t>(device)].id); }
+
 }  // namespace
 
 /// A word per launch that finds faults, so that each has its own node and its own first position.
@@ -58,7 +60,6 @@ void Program::bind_faults(int thread) {
 
 void Program::prepare(Launch& l) {
   const PlanNode& n = plan_->nodes[static_cast<std::size_t>(l.step->node)];
-  auto name_of = [&](int device) { return to_string(plan_->cluster.devices[static_cast<std::size_t>(device)].id); };
   const std::string kind = plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].kernels();
   auto table = kernels_.find(kind);
   if (Device* device = queue(l.step->stream) ? device_of(l.step->device) : nullptr) device->enter();
@@ -66,8 +67,8 @@ void Program::prepare(Launch& l) {
   else if (!n.def && n.op != kFused) l.kernel = structural_kernel(bound_, *l.step, carriers(*l.step), table == kernels_.end() ? nullptr : &table->second);
   else if (n.op == kInput) l.kernel = prepared([](const Arguments&) {});
   else if (table == kernels_.end()) throw UserError(fmt::format("there are no kernels for devices of kind '{}'", kind));
-  else if (queue(l.step->stream) && l.step->variant->kernel == kReferenceKernel) throw UserError(fmt::format("unbound: '{}' is computed by a reference, which runs on a host, but stands on {}; derive the plan anew with belfry place", n.name, name_of(l.step->device)));
-  else with_place(fmt::format("'{}' on {}", n.name, name_of(l.step->device)), name_of(l.step->device), [&] {
+  else if (queue(l.step->stream) && l.step->variant->kernel == kReferenceKernel) throw UserError(fmt::format("unbound: '{}' is computed by a reference, which runs on a host, but stands on {}; derive the plan anew with belfry place", n.name, device_name(*plan_, l.step->device)));
+  else with_place(fmt::format("'{}' on {}", n.name, device_name(*plan_, l.step->device)), device_name(*plan_, l.step->device), [&] {
     const KernelRequest r = request(*l.step);
     l.kernel = table->second.prepare(l.step->variant->kernel, r, {l.step->variant->scratch_bytes, writes_in_place(l.arguments, r)});
   });
@@ -75,7 +76,6 @@ void Program::prepare(Launch& l) {
 
 void Program::prepare_thread(int thread) {
   std::set<int> devices;
-  auto name_of = [&](int device) { return to_string(plan_->cluster.devices[static_cast<std::size_t>(device)].id); };
   auto prepare_all = [&](std::vector<Launch>& launches) {
     for (Launch& l : launches)
       if (l.thread == thread && !l.kernel) prepare(l), devices.insert(l.step->device);
@@ -85,7 +85,7 @@ void Program::prepare_thread(int thread) {
   for (int d : devices) {
     if (Device* device = device_of(d)) device->enter();
     const auto table = kernels_.find(plan_->cluster.devices[static_cast<std::size_t>(d)].kernels());
-    if (table != kernels_.end()) with_place("the kernels of " + name_of(d), name_of(d), [&] { table->second.finish(); });
+    if (table != kernels_.end()) with_place("the kernels of " + device_name(*plan_, d), device_name(*plan_, d), [&] { table->second.finish(); });
   }
   for (Task& task : tasks_[static_cast<std::size_t>(thread)]) task.kernel = launches_[static_cast<std::size_t>(task.stream)][static_cast<std::size_t>(task.index)].kernel.get();
   for (Task& task : once_.tasks[static_cast<std::size_t>(thread)]) task.kernel = once_.launches[static_cast<std::size_t>(task.step - bound_.once.data())].kernel.get();

@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <new>
 #include <random>
-#include <set>
 #include <system_error>
-#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -175,8 +173,7 @@ void Runner::fail(const Step* step) {
     std::lock_guard lock(error_mutex_);
     if (!error_) {
       error_ = std::current_exception();
-      if (step) failed_node_ = program_.plan().nodes[static_cast<std::size_t>(step->node)].name;
-      if (step) failed_device_ = to_string(program_.plan().cluster.devices[static_cast<std::size_t>(step->device)].id);
+      failed_step_ = step;
     }
   }
   failed_ = true;
@@ -190,7 +187,7 @@ void Runner::start(const Feeds& feeds, const RunOptions& options) {
   error_ = error_ahead_ = nullptr;
   failed_ = false;
   faulty_ = false;
-  failed_node_.clear(), failed_device_.clear();
+  failed_step_ = nullptr;
   for (Event& e : events_) e.reset();
   for (Event& e : queued_) e.reset();
   for (const auto& c : program_.communicators()) c->renew();
@@ -258,62 +255,6 @@ void Runner::stage_ahead(const std::function<Feeds()>& next) {
     }
   } catch (const std::exception&) {  // of a device that is lost, or memory, as this run or the next finds out
   }
-}
-
-void Runner::judge_state(Outcome& out) const {
-  std::set<std::string> begun;
-  std::size_t done = 0;
-  for (std::size_t u = 0; u < updates_.size(); ++u) {
-    done += updates_[u] == kDone;
-    if (updates_[u] != kNotBegun)
-      for (ValueIndex v : program_.updates()[u].variables) begun.insert(program_.plan().value(v).name);
-  }
-  // Faults are found behind the updates that they have spoilt.
-  out.state = done == updates_.size() && !faulty_ ? StateAfter::complete : begun.empty() ? StateAfter::untouched : StateAfter::torn;
-  if (out.state == StateAfter::torn) out.torn.assign(begun.begin(), begun.end());
-}
-
-namespace {
-
-/// And the way out.
-std::pair<std::string, std::string> what_is_lost(const Program& program) {
-  std::vector<std::string> why;  // of a GPU that waited for another both are told
-  auto look = [&](const auto& at) {
-    try {
-      at->check();
-    } catch (const DeviceError& e) {
-      if (std::find(why.begin(), why.end(), e.what()) == why.end()) why.emplace_back(e.what());
-    }
-  };
-  for (std::size_t s = 0; s < program.launches().size(); ++s)
-    if (Queue* queue = program.queue(static_cast<int>(s))) look(queue);
-  if (!why.empty()) return {fmt::format("its GPU: {}", fmt::join(why, "; ")), "start a new process, from a checkpoint"};
-  for (const auto& c : program.communicators()) look(c);
-  if (why.empty()) return {};
-  return {fmt::format("its collectives: {}", fmt::join(why, "; ")), "make a new session, from a checkpoint"};
-}
-
-}  // namespace
-
-Outcome Runner::finish() {
-  Outcome out;
-  const Step* reading = nullptr;
-  try {  // a step that is done is told as done, whatever becomes of its results
-    trace_.clear();
-    for (auto& t : trace_of_thread_) trace_.insert(trace_.end(), t.begin(), t.end());
-    std::sort(trace_.begin(), trace_.end(), [](const TraceEntry& a, const TraceEntry& b) { return a.begin_ns < b.begin_ns; });
-    if (!error_)
-      for (const ResultBinding& r : program_.results()) reading = r.fetch, out.fetched.insert_or_assign(r.name, program_.read(r.buffer()));
-  } catch (...) {
-    fail(reading);
-    out.fetched.clear();
-  }
-  out.error = error_, out.ahead = error_ahead_;
-  out.failed_node = failed_node_, out.failed_device = failed_device_;
-  if (!error_) return out;
-  judge_state(out);
-  std::tie(out.lost, out.way_out) = what_is_lost(program_);
-  return out;
 }
 
 void Runner::run_threads() {

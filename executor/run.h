@@ -90,7 +90,8 @@ class Runner {
   void launch(const Task& task);
   void fail(const Step* step);                      // null: it is no step's
   void start(const Feeds& feeds, const RunOptions& options);
-  void judge_state(Outcome& out) const;
+  StateAfter judged_state() const;
+  void describe(Outcome& out) const;
   Outcome finish();
 
   Program& program_;
@@ -103,7 +104,7 @@ class Runner {
   const RunOptions* options_ = nullptr;
   std::mutex error_mutex_;
   std::exception_ptr error_, error_ahead_;
-  std::string failed_node_, failed_device_;
+  const Step* failed_step_ = nullptr;               // null: none, or no step's
   enum Progress : char { kNotBegun, kBegun, kDone };
   std::vector<Progress> updates_;                   // of the program's updates
   std::vector<std::vector<Segment>> segments_;      // per thread that has queues
@@ -111,8 +112,7 @@ class Runner {
   int staged_in_ = 0;                               // the buffers of feeds that this run reads
   std::map<std::string, const std::byte*> ahead_;   // feeds that were brought into the others
   std::atomic<bool> faulty_{false};                 // a kernel of a device found fault with its input
-  bool warm_ = false;                               // a step has run: what is loaded late was loaded
-  bool making_ = false;                             // what is made once, and not a step
+  bool warm_ = false, making_ = false;              // a step has run: what is loaded late was loaded; what is made once, and not a step
   std::vector<TraceEntry> trace_;
   std::vector<std::vector<TraceEntry>> trace_of_thread_;
 };

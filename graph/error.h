@@ -28,6 +28,8 @@ struct SourceLine {
   static constexpr SourceLine here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
   /// "net.cpp:41", or "" where the node came from a file.
   std::string text() const;
+  /// " (net.cpp:41)", or "".
+  std::string aside() const;
 };
 
 }  // namespace belfry

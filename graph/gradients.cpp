@@ -74,8 +74,7 @@ class Differentiator {
 
   /// Ops of a user's own have rules that may be wrong.
   [[noreturn]] static void fail(const Node& node, const std::string& what) {
-    const std::string line = node.source.text();
-    throw UserError(fmt::format("[{}] its gradient rule {}; node '{}'{}", node.op->name, what, node.name, line.empty() ? "" : " (" + line + ")"));
+    throw UserError(fmt::format("[{}] its gradient rule {}; node '{}'{}", node.op->name, what, node.name, node.source.aside()));
   }
 
   void visit(NodeId id) {

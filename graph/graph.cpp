@@ -18,7 +18,7 @@ bool is_legal_name(std::string_view name) {
   return !name.empty() && name.size() <= 1024 && letter(name[0]) && std::all_of(name.begin(), name.end(), more);
 }
 
-/// Names that plans give: tower_<n>/x, fetch/x, and what expand and lower put in behind x.
+/// Names that plans give: tower_<n>/x, fetch/x, and what expand and lower put in behind x; tower_<n> too, of which training would make tower_<n>/x.
 static bool is_reserved(std::string_view name) {
   if (name.starts_with("fetch/") || name.find("..") != name.npos) return true;
   if (auto dot = name.rfind('.'); dot != name.npos) {
@@ -29,7 +29,7 @@ static bool is_reserved(std::string_view name) {
   }
   if (!name.starts_with("tower_")) return false;
   auto end = name.find_first_not_of("0123456789", 6);
-  return end != name.npos && end > 6 && name[end] == '/';
+  return end == name.npos ? name.size() > 6 : end > 6 && name[end] == '/';
 }
 
 static std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -148,7 +148,7 @@ Value Graph::add(const OpDef& op, const std::vector<Value>& inputs, const Attrib
   else n.name = cursor.scope.empty() ? wish : cursor.scope + "/" + wish;
   std::string where = fmt::format("[{}] node '{}'", op.name, n.name);
   if (!is_legal_name(n.name)) throw UserError(fmt::format("{}: a name is made of letters, digits, '_', '.', '/', '-' and begins with a letter or '_'", where));
-  if (is_reserved(n.name)) throw UserError(fmt::format("{}: names that begin with tower_<n>/ or fetch/, or end with .again, .aggregate, .copy, .gather, .group, .partials, .pre, .second, .split, .store or .whole, or have two dots in a row, are reserved for plans", where));
+  if (is_reserved(n.name)) throw UserError(fmt::format("{}: names that are tower_<n>, or begin with tower_<n>/ or fetch/, or end with .again, .aggregate, .copy, .gather, .group, .partials, .pre, .second, .split, .store or .whole, or have two dots in a row, are reserved for plans", where));
   if (auto taken = by_name_.find(n.name); taken != by_name_.end()) {
     std::string first = node(taken->second).source.text(), second = n.source.text();
     throw UserError(fmt::format("{}: the name is taken{}{}", where, first.empty() ? "" : " at " + first, second.empty() ? "" : "; taken again at " + second));
@@ -305,8 +305,7 @@ void InferContext::fail(const std::string& message) const {
     ValueId v = inputs[static_cast<std::size_t>(i)];
     // An op without inputs may have been given one.
     const std::string input = op.inputs.empty() ? "?" : op.inputs[std::min(static_cast<std::size_t>(i), op.inputs.size() - 1)].name;
-    std::string line = graph.node(v.node).source.text();
-    out += fmt::format(", input '{}' {} from '{}'{}", input, to_string(graph.type(v)), graph.name_of(v), line.empty() ? "" : " (" + line + ")");
+    out += fmt::format(", input '{}' {} from '{}'{}", input, to_string(graph.type(v)), graph.name_of(v), graph.node(v.node).source.aside());
   }
   throw UserError(out);
 }

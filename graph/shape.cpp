@@ -17,6 +17,8 @@ std::string SourceLine::text() const {
   return fmt::format("{}:{}", path.substr(path.rfind('/') + 1), line);
 }
 
+std::string SourceLine::aside() const { return file ? " (" + text() + ")" : ""; }
+
 void wrong_dtype(DType dtype, const char* wanted) { throw InternalError(fmt::format("{} is not {}", name_of(dtype), wanted)); }
 
 std::string_view name_of(DType dtype) {

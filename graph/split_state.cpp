@@ -1,7 +1,9 @@
 #include <belfry/graph/split_state.h>
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -24,8 +26,10 @@ SplitState parse_split_state(const std::string& text) {
   if (text == "per_tower") return kPerTower;
   if (text == "partial(sum)") return partial(Reduction::sum);
   if (text == "partial(max)") return partial(Reduction::max);
-  for (int axis = 0; axis < 16; ++axis)
-    if (text == to_string(rows(axis))) return rows(axis);
+  constexpr std::string_view kBegin = "rows(";
+  int axis = -1;
+  if (text.starts_with(kBegin)) std::from_chars(text.data() + kBegin.size(), text.data() + text.size(), axis);
+  if (axis >= 0 && text == to_string(rows(axis))) return rows(axis);
   throw UserError(fmt::format("'{}' is no split state; write replicated, rows(0), partial(sum), partial(max) or per_tower", text));
 }
 

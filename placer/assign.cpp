@@ -28,7 +28,7 @@ class Assigner {
  public:
   Assigner(PlacedGraph& plan, const std::vector<PlacementRule>& rules, const NodeNames& names, const NumberLists& readers)
       : plan_(plan), rules_(rules), whole_(rules_.size()), decided_(rules_.size()), listed_(rules_.size()),
-        vector_of_device_(plan.cluster.devices.size(), -1),
+        dealt_to_(plan.cluster.devices.size(), Dealt{-1, {}}),
         alone_(plan.cluster.devices.size()), readers_(readers), host_({plan.cluster.host()}) {
     find_exact(names);
   }
@@ -80,6 +80,8 @@ class Assigner {
   }
 
  private:
+  using Dealt = std::pair<int, DeviceList>;  // the number of a vector, the devices of the towers without rows
+
   /// What begins in the towers, and is named by no rule, goes with what reads it first: else what only a rule for all catches would be moved twice.
   void follow_readers() {
     bool moved = false;
@@ -89,9 +91,12 @@ class Assigner {
       for (ValueIndex v : n.outputs)
         for (int r : readers_[static_cast<std::size_t>(v)])
           if (const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)]; reader.scope == Scope::tower && (!first || &reader < first)) first = &reader;
-      if (first && first->vector != n.vector) n.vector = first->vector, n.reason = "with its first reader", moved = true;
+      if (first && (first->vector != n.vector || !(first->idle == n.idle))) n.vector = first->vector, n.idle = first->idle, n.reason = "with its first reader", moved = true;
     }
-    for (auto [copy, original] : again_) plan_.nodes[copy].vector = plan_.nodes[original].vector, plan_.nodes[copy].reason = plan_.nodes[original].reason;
+    for (auto [copy, original] : again_) {
+      const PlanNode& first = plan_.nodes[original];
+      plan_.nodes[copy].vector = first.vector, plan_.nodes[copy].idle = first.idle, plan_.nodes[copy].reason = first.reason;
+    }
     if (moved) number_vectors();
   }
 
@@ -242,34 +247,46 @@ class Assigner {
   void set_vector(PlanNode& n, Hits hits) {
     if (std::none_of(hits.begin(), hits.end(), [](Hit h) { return h.tower < 0; })) refuse(n);
     if (hits.front().tower < 0) {  // it decides for all towers
-      n.vector = dealt(hits.front().rule);
+      std::tie(n.vector, n.idle) = dealt(hits.front().rule);
       n.reason = rule(hits.front().rule).reason;
       return;
     }
     auto [known, fresh] = known_.try_emplace(std::vector<Hit>(hits.begin(), hits.end()));
     if (fresh) known->second = vector_of(hits);
-    std::tie(n.vector, n.reason) = known->second;
+    std::tie(n.vector, n.idle, n.reason) = known->second;
   }
 
-  std::pair<int, std::string> vector_of(Hits hits) {
+  std::tuple<int, DeviceList, std::string> vector_of(Hits hits) {
     std::vector<int> out(static_cast<std::size_t>(plan_.placement.towers), -1);
     std::vector<std::pair<int, int>> decided;  // runs of towers by rule: its number, the run's first tower
     for (int t = 0; t < plan_.present(); ++t) {
-      auto hit = std::find_if(hits.begin(), hits.end(), [&](Hit h) { return h.tower < 0 || h.tower == t; });
-      if (decided.empty() || rule(decided.back().first).reason != rule(hit->rule).reason) decided.emplace_back(hit->rule, t);
-      out[static_cast<std::size_t>(t)] = dealt(decide(hit->rule, true), t);
+      const int i = first_of(hits, t);
+      if (decided.empty() || rule(decided.back().first).reason != rule(i).reason) decided.emplace_back(i, t);
+      out[static_cast<std::size_t>(t)] = dealt(decide(i, true).get(), t);
     }
-    return {vector_number(plan_, std::move(out)), reason_of(decided)};
+    return {vector_number(plan_, std::move(out)), idle([&](int t) { return first_of(hits, t); }), reason_of(decided)};
   }
 
-  /// The vector of what one rule decides.
-  int dealt(int i) {
+  static int first_of(Hits hits, int tower) {
+    return std::find_if(hits.begin(), hits.end(), [&](Hit h) { return h.tower < 0 || h.tower == tower; })->rule;
+  }
+
+  /// Where the rules have the towers without rows; -1 where that device is not there, since they decide nothing.
+  template <class F>
+  DeviceList idle(F&& rule_of) const {
+    std::vector<int> out;
+    for (int t = plan_.present(); t < plan_.placement.towers; ++t) out.push_back(plan_.cluster.find(dealt(rule(rule_of(t)).devices, t)));
+    return out.empty() ? DeviceList() : DeviceList(std::move(out));
+  }
+
+  /// The vector of what one rule decides, and the devices of the towers without rows.
+  const Dealt& dealt(int i) {
     const std::vector<int>& devices = decide(i, true);
-    int& known = devices.size() == 1 ? vector_of_device_[static_cast<std::size_t>(devices[0])] : listed_[static_cast<std::size_t>(i)]->vector;
-    if (known >= 0) return known;
+    Dealt& known = devices.size() == 1 ? dealt_to_[static_cast<std::size_t>(devices[0])] : listed_[static_cast<std::size_t>(i)]->dealt;
+    if (known.first >= 0) return known;
     std::vector<int> out(static_cast<std::size_t>(plan_.placement.towers), -1);
     for (int t = 0; t < plan_.present(); ++t) out[static_cast<std::size_t>(t)] = dealt(devices, t);
-    return known = vector_number(plan_, std::move(out));
+    return known = {vector_number(plan_, std::move(out)), idle([&](int) { return i; })};
   }
 
   const PlacementRule& rule(int i) const { return rules_[static_cast<std::size_t>(i)]; }
@@ -286,7 +303,8 @@ class Assigner {
   }
 
   /// Contiguous shares of the towers; the first T mod D devices have one more.
-  int dealt(const std::vector<int>& devices, int tower) const {
+  template <class Device>
+  Device dealt(const std::vector<Device>& devices, int tower) const {
     auto count = static_cast<std::int64_t>(devices.size());
     for (std::int64_t d = 0; d < count; ++d)
       if (tower < share_of(plan_.placement.towers, count, d).past) return devices[static_cast<std::size_t>(d)];
@@ -299,17 +317,17 @@ class Assigner {
   std::vector<std::pair<Hit, std::string>> globs_;
   std::vector<int> exact_, next_exact_;             // per node its last exact hit, per hit the one before
   std::vector<Hit> exact_hits_, all_;
-  std::map<std::vector<Hit>, std::pair<int, std::string>> known_;
+  std::map<std::vector<Hit>, std::tuple<int, DeviceList, std::string>> known_;
   std::vector<bool> decided_;                       // per rule
   std::vector<std::size_t> loose_;                  // nodes that follow their readers
   std::vector<std::pair<std::size_t, std::size_t>> again_;  // what is computed again, and the first
   struct Listed {
     DeviceList devices;
-    int vector = -1;                                // of nodes that one rule decides
+    Dealt dealt{-1, {}};                            // of nodes that one rule decides
   };
   std::map<std::vector<DeviceId>, Listed> lists_;   // many rules name the same devices
   std::vector<Listed*> listed_;                     // per rule, found when it first decides
-  std::vector<int> vector_of_device_;               // the same where a rule names one device
+  std::vector<Dealt> dealt_to_;                     // the same where a rule names one device
   std::vector<DeviceList> alone_;                   // per device
   std::size_t last_ = 0;
   const NumberLists& readers_;

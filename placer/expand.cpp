@@ -67,12 +67,19 @@ class Expander {
     if (options_.towers < 1) throw UserError(fmt::format("a plan has at least one tower, not {}", options_.towers));
     if (options_.towers > kMostTowers) throw UserError(fmt::format("a plan has at most {} towers, not {}", kMostTowers, options_.towers));
     if (options_.threads > kMostThreads) throw UserError(fmt::format("a tower has at most {} threads, not {}", kMostThreads, options_.threads));
-    for (const Node& n : g_.nodes())
+    for (const Node& n : g_.nodes()) {
+      for (const auto& [name, value] : n.attributes.entries())
+        if (const Shape* shape = std::get_if<Shape>(&value)) check_bound(n, *shape);
       for (const TensorType& t : n.types) {
-        for (const Dim& d : t.shape)
-          if (d.symbolic() && d.symbol != g_.row_symbol) throw UserError(fmt::format("'{}' has the symbol '{}', which is not bound", n.name, d.symbol));
+        check_bound(n, t.shape);
         check_size(n, t);
       }
+    }
+  }
+
+  void check_bound(const Node& n, const Shape& shape) const {
+    for (const Dim& d : shape)
+      if (d.symbolic() && d.symbol != g_.row_symbol) throw UserError(fmt::format("'{}' has the symbol '{}', which is not bound: only what an input's shape has gets a size, from its feeds{}", n.name, d.symbol, n.source.aside()));
   }
 
   /// The plan's file, its offsets and its sums of bytes have room for this much.

@@ -100,7 +100,7 @@ void Placer::reset() {
     n.sum = SumWay::direct;
     n.bucket = 0;
     n.vector = n.owners = -1;
-    n.holders = {};
+    n.holders = n.idle = {};
     n.donates.clear();
     n.phases.clear();
   }
@@ -181,10 +181,13 @@ void Placer::fix(const FixedNodes& nodes) {
       n.holders = {host};
       continue;
     }
-    std::vector<int> devices = plan_.devices(n);
-    for (int& d : devices)
-      if (d >= 0 && plan_.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu") d = host;
-    n.vector = vector_number(plan_, std::move(devices));
+    auto off_gpus = [&](std::vector<int> devices) {
+      for (int& d : devices)
+        if (d >= 0 && plan_.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu") d = host;
+      return devices;
+    };
+    n.vector = vector_number(plan_, off_gpus(plan_.devices(n)));
+    if (!n.idle.empty()) n.idle = off_gpus(n.idle);
   }
 }
 

@@ -26,13 +26,12 @@ SplitContext context(const Graph& g, const Node& n, std::int64_t batch, const No
 Split split_by_rule(const Node& n, const SplitContext& c) {
   try {
     return split_of(*n.op, c);
-  } catch (const UserError&) {
-    throw;
+  } catch (const UserError& e) {
+    throw UserError(fmt::format("{}; node '{}'{}", e.what(), n.name, n.source.aside()));
   } catch (const InternalError&) {
     throw;
   } catch (const std::exception& e) {
-    const std::string line = n.source.text();
-    throw UserError(fmt::format("[{}] its split rule failed: {}; node '{}'{}", n.op->name, e.what(), n.name, line.empty() ? "" : " (" + line + ")"));
+    throw UserError(fmt::format("[{}] its split rule failed: {}; node '{}'{}", n.op->name, e.what(), n.name, n.source.aside()));
   }
 }
 

@@ -8,7 +8,7 @@ namespace belfry {
 
 namespace {
 
-/// Devices that, dealt to all towers in contiguous shares, give the vector; towers without rows go anywhere.
+/// Devices that, dealt to all towers in contiguous shares, give the vector; towers of which nothing is known go anywhere.
 std::vector<int> dealt_devices(const std::vector<int>& vector) {
   std::vector<int> runs, whole;
   for (int d : vector) {
@@ -61,7 +61,7 @@ Placement placement_of(const PlacedGraph& plan) {
     if (n.again)
       for (const Member& m : has_bits_of_members(plan, n) ? n.members : std::vector<Member>{{n.user}}) out.recompute.push_back(plan.graph->node(m.node).name);
   auto readers = readers_of(plan);
-  auto decision = [&](const PlanNode& n) { return Decision{n.scope == Scope::tower ? dealt_devices(plan.devices(n)) : n.holders.get(), n.reason, n.ranged, n.sum, n.bucket}; };
+  auto decision = [&](const PlanNode& n) { return Decision{n.scope == Scope::tower ? dealt_devices(devices_of_towers(plan, n)) : n.holders.get(), n.reason, n.ranged, n.sum, n.bucket}; };
   std::map<Decision, int> in_towers, outside;
   for (const PlanNode& n : plan.nodes)
     if (!is_derived(plan, n, readers)) ++(n.scope == Scope::tower ? in_towers : outside)[decision(n)];

@@ -227,12 +227,21 @@ class PlanReader {
     n.attributes = std::move(given);
   }
 
-  int vector_index(const JsonValue& v) {
-    std::vector<int> devices = vector_of(d_, v, plan_.cluster, plan_.towers);
+  int vector_index(const JsonValue& v) { return vector_index(vector_of(d_, v, plan_.cluster, plan_.towers)); }
+  int vector_index(std::vector<int> devices) {
     auto at = std::find(plan_.vectors.begin(), plan_.vectors.end(), devices);
     auto index = static_cast<int>(at - plan_.vectors.begin());
     if (at == plan_.vectors.end()) plan_.vectors.push_back(std::move(devices));
     return index;
+  }
+
+  /// Those with rows, then those without.
+  void read_towers(const JsonValue& assigned, PlanNode& n) {
+    std::vector<int> devices = vector_of(d_, assigned, plan_.cluster, plan_.towers);
+    const auto idle = devices.begin() + plan_.present();
+    if (std::any_of(idle, devices.end(), [](int d) { return d >= 0; })) n.idle = *alike_.insert(std::vector<int>(idle, devices.end())).first;
+    std::fill(idle, devices.end(), -1);
+    n.vector = vector_index(std::move(devices));
   }
 
   /// All that assign, lower and schedule say, but for names of values.
@@ -240,7 +249,7 @@ class PlanReader {
     const JsonValue &scope = line.at("scope"), &assigned = line.at("assigned");
     n.scope = placed(d_, scope, [&] { return parse_scope(d_.text(scope)); });
     if ((n.op == kVariable) != (n.scope == Scope::state)) d_.fail(scope, fmt::format("the scope of '{}' cannot be {}", n.name, to_string(n.scope)));
-    if (n.scope == Scope::tower) n.vector = vector_index(assigned);
+    if (n.scope == Scope::tower) read_towers(assigned, n);
     else n.holders = *alike_.insert(devices_of(d_, assigned, plan_.cluster)).first;
     if (const JsonValue* v = line.find("ranges")) n.ranged = d_.flag(*v);
     if (const JsonValue* v = line.find("once")) n.once = d_.flag(*v);

@@ -124,7 +124,7 @@ class PlanWriter {
     if (n.role != Role::forward) line.add("role", json_text(to_string(n.role)));
     if (n.op == kInput || n.op == kVariable) line.add("position", number(position));
     line.add("scope", json_text(to_string(n.scope)));
-    line.add("assigned", n.scope == Scope::tower ? json_of_vector(plan_.devices(n), plan_.cluster) : json_of_devices(n.holders, plan_.cluster));
+    line.add("assigned", n.scope == Scope::tower ? json_of_vector(devices_of_towers(plan_, n), plan_.cluster) : json_of_devices(n.holders, plan_.cluster));
     if (n.ranged) line.add("ranges", "true");
     if (n.once) line.add("once", "true");
     if (n.sum != SumWay::direct) line.add("sum", json_text(to_string(n.sum)));

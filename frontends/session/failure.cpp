@@ -20,8 +20,7 @@ std::string of_own_op(const Outcome& outcome, const PlacedGraph& plan, std::stri
   const Node& node = plan.graph->node(at->user);
   if (at->inserted || node.op->name != at->op || standard_ops().find(at->op)) return {};
   what.resize(std::min(what.size(), what.find(" (a bug in Belfry")));
-  const std::string line = node.source.text();
-  return fmt::format("[{}] its reference failed: {}; node '{}'{}", at->op, what, node.name, line.empty() ? "" : " (" + line + ")");
+  return fmt::format("[{}] its reference failed: {}; node '{}'{}", at->op, what, node.name, node.source.aside());
 }
 
 }  // namespace

@@ -2,7 +2,12 @@
 
 #include <chrono>
 #include <cstddef>
+#include <system_error>
 #include <utility>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/error.h>
 
 namespace belfry {
 
@@ -14,12 +19,18 @@ constexpr std::size_t kMost = 1 << 20;
 }  // namespace
 
 GpuWatch::GpuWatch(std::unique_ptr<GpuMeter> meter) : meter_(std::move(meter)) {
-  thread_ = std::thread([this] {
-    std::unique_lock lock(mutex_);
-    do {
-      if (readings_.size() < kMost) meter_->read(readings_);
-    } while (!ends_.wait_for(lock, kApart, [this] { return ended_; }));
-  });
+  try {
+    thread_ = std::thread([this] { watch(); });
+  } catch (const std::system_error& e) {
+    throw UserError(fmt::format("no thread can be started to read their meter ({}); raise the limit of this process (ulimit -u)", e.what()));
+  }
+}
+
+void GpuWatch::watch() {
+  std::unique_lock lock(mutex_);
+  do {
+    if (readings_.size() < kMost) meter_->read(readings_);
+  } while (!ends_.wait_for(lock, kApart, [this] { return ended_; }));
 }
 
 GpuWatch::~GpuWatch() {

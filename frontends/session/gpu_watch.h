@@ -13,6 +13,7 @@ namespace belfry {
 
 class GpuWatch {
  public:
+  /// UserError where no thread can be started.
   explicit GpuWatch(std::unique_ptr<GpuMeter> meter);
   ~GpuWatch();
   GpuWatch(const GpuWatch&) = delete;
@@ -22,6 +23,8 @@ class GpuWatch {
   std::vector<GpuReading> readings();
 
  private:
+  void watch();
+
   std::unique_ptr<GpuMeter> meter_;
   std::mutex mutex_;
   std::condition_variable ends_;

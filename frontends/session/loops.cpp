@@ -1,6 +1,7 @@
 #include <belfry/frontends/session/loops.h>
 
 #include <algorithm>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -226,6 +227,8 @@ void TrainingLoops::run(const VersionedStore::Source& source, std::int64_t steps
     try {
       for (std::size_t w = 0; w < workers_.size(); ++w) threads.emplace_back([this, w, &store] { work(static_cast<int>(w), store); });
       serve(store, dropped, applied);
+    } catch (const std::system_error& e) {
+      store.fail(std::make_exception_ptr(UserError(fmt::format("of the threads of {} workers this process gets {} ({}): raise its limit (ulimit -u), or take fewer workers", workers_.size(), threads.size(), e.what()))));
     } catch (...) {
       store.fail(std::current_exception());
     }

@@ -24,7 +24,7 @@ class OneCaller {
     if (inside.compare_exchange_strong(other, std::this_thread::get_id())) return;
     inside_ = nullptr;
     if (other != std::this_thread::get_id()) throw UserError("this session is at work in another thread: give each thread a session of its own, or hold a lock around its calls");
-    if (asking) throw UserError("this session is in the middle of a step, which asks for the next batch: `next` gives feeds, and calls no session whose step it is given to");
+    if (asking) throw UserError("this session is at work, and asks for the next batch: `next` gives feeds, and does not call the session that it is given to");
   }
   OneCaller(const OneCaller&) = delete;
   ~OneCaller() {

@@ -27,8 +27,8 @@ Graph fold_constants(const Graph& graph) {
     try {
       folded = evaluate(*n.op, n.attributes, tensors, n.types, {local_type(n.types[0], 1)}, {});
     } catch (const std::exception& e) {  // a reference of a user's own may throw anything
-      std::string text = e.what(), op = "[" + n.op->name + "] ", line = n.source.text();
-      throw UserError((text.starts_with(op) ? "" : op) + text + "; node '" + n.name + "', whose inputs are constants" + (line.empty() ? "" : " (" + line + ")"));
+      std::string text = e.what(), op = "[" + n.op->name + "] ";
+      throw UserError((text.starts_with(op) ? "" : op) + text + "; node '" + n.name + "', whose inputs are constants" + n.source.aside());
     }
     return std::vector<Value>{out.add(kConstant, {}, {{"value", std::move(folded[0])}}, n.name)};
   });

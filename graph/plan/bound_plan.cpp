@@ -52,16 +52,13 @@ class Binder {
   /// Arena of a space: its devices in order.
   void place_devices() {
     const std::vector<DeviceBytes> bytes = device_bytes(plan_);
+    space_of_ = space_numbers(plan_.cluster);
     for (std::size_t d = 0; d < plan_.cluster.devices.size(); ++d) {
-      const std::string& space = plan_.cluster.devices[d].space;
-      auto at = std::find(out_.spaces.begin(), out_.spaces.end(), space);
-      if (at == out_.spaces.end()) {
-        out_.spaces.push_back(space);
+      const auto s = static_cast<std::size_t>(space_of_[d]);
+      if (s == out_.spaces.size()) {
+        out_.spaces.push_back(plan_.cluster.devices[d].space);
         out_.arena_bytes.push_back(0);
-        at = out_.spaces.end() - 1;
       }
-      auto s = static_cast<std::size_t>(at - out_.spaces.begin());
-      space_of_.push_back(static_cast<int>(s));
       out_.device_start.push_back(out_.arena_bytes[s]);
       out_.device_bytes.push_back(bytes[d].total() - bytes[d].landing);
       out_.arena_bytes[s] += bytes[d].total();

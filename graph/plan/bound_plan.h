@@ -78,7 +78,8 @@ std::vector<std::pair<int, int>> legal_order(const BoundPlan& bound, std::vector
 
 /// Per device the most bytes of values and scratch that are live at once in one of some legal orders (streams one by one, side by side,
 /// towers so far and then the rest, one device ahead of the others): with what the plan writes in place no arena can be smaller, since its
-/// waits let each of these orders come. Orders of so many steps together are looked at: with more the bound may be higher.
+/// waits let each of these orders come. Orders of so many steps together are looked at: with more the bound may be higher; as with
+/// collectives of a library, whose ranks these orders let run apart.
 std::vector<std::int64_t> live_maxima(const BoundPlan& bound, std::size_t most_steps = 1'000'000);
 
 }  // namespace belfry

@@ -209,7 +209,7 @@ std::vector<std::int64_t> live_maxima(const BoundPlan& bound, std::size_t most_s
   const std::vector<std::vector<Block>> in_eager = blocks;
   const Streams streams(bound);
   for (First first : {First::last, First::first}) look_at(towers_first(bound, streams, first, -1, {}));
-  for (int d : devices) {
+  for (int d : parts ? devices : std::vector<int>()) {  // those of more have no stops
     auto full = [&](bool main, std::size_t count, std::size_t apart) { return fullest(bound, d, main, eager, in_eager[static_cast<std::size_t>(d)], count, apart); };
     std::vector<Stop> stops;
     for (std::size_t part = 1; part <= parts / 2; ++part) stops.push_back({part, parts / 2});

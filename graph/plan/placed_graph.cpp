@@ -27,6 +27,13 @@ DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node) {
   return std::vector<int>(out.begin(), out.end());
 }
 
+std::vector<int> devices_of_towers(const PlacedGraph& plan, const PlanNode& node) {
+  std::vector<int> out = plan.devices(node);
+  out.resize(static_cast<std::size_t>(plan.towers), -1);
+  for (std::size_t k = 0, t = static_cast<std::size_t>(plan.present()); k < node.idle.size() && t < out.size(); ++k, ++t) out[t] = node.idle.get()[k];
+  return out;
+}
+
 bool is_exact(const PlacedGraph& plan, const PlanNode& n) {
   if (!is_op(n, kFused)) return !n.def || n.def->exact;
   return std::all_of(n.members.begin(), n.members.end(), [&](const Member& m) { return plan.graph->node(m.node).op->exact; });

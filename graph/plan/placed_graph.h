@@ -77,6 +77,7 @@ std::vector<int> space_numbers(const Cluster& cluster);
 
 /// All devices on which a node runs, ascending for tower nodes.
 DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node);
+std::vector<int> devices_of_towers(const PlacedGraph& plan, const PlanNode& node);  ///< of a tower node, those of towers without rows too; -1: not known
 
 /// A node that joins what towers have, or devices in ranges: it moves values itself.
 inline bool is_join(const PlanNode& n) { return is_op(n, "aggregate") || is_op(n, "fetch") || is_op(n, "all_gather"); }

@@ -153,17 +153,21 @@ TowerClass class_of(const PlacedGraph& plan, int tower, const std::vector<int>& 
 
 }  // namespace
 
-TowerClass class_of_tower(const PlacedGraph& plan, int tower) { return class_of(plan, tower, space_numbers(plan.cluster), vectors_of_nodes(plan)); }
+std::vector<TowerClass> classes_of_towers(const PlacedGraph& plan) {
+  const std::vector<int> spaces = space_numbers(plan.cluster);
+  const std::vector<char> of_nodes = vectors_of_nodes(plan);
+  std::vector<TowerClass> out;
+  for (int t = 0; t < plan.present(); ++t) out.push_back(class_of(plan, t, spaces, of_nodes));
+  return out;
+}
 
 void set_classes(PlacedGraph& plan) {
   plan.classes.clear();
-  const std::vector<int> spaces = space_numbers(plan.cluster);
-  const std::vector<char> of_nodes = vectors_of_nodes(plan);
-  for (int t = 0; t < plan.present(); ++t) {
-    TowerClass c = class_of(plan, t, spaces, of_nodes);
+  int t = 0;
+  for (TowerClass& c : classes_of_towers(plan)) {
     auto known = std::find_if(plan.classes.begin(), plan.classes.end(), [&](const TowerClass& k) { return k.share == c.share && k.kinds == c.kinds && k.pattern == c.pattern; });
     if (known == plan.classes.end()) known = plan.classes.insert(known, std::move(c));
-    known->towers.push_back(t);
+    known->towers.push_back(t++);
   }
 }
 

@@ -62,7 +62,7 @@ struct PlanNode {
 
   // What assign, lower and schedule say.
   int vector = -1;                     ///< a tower node: index of its devices per tower
-  DeviceList holders;                  ///< any other: its devices
+  DeviceList holders, idle;            ///< any other: its devices; a tower node: those of its towers without rows, which a larger batch gives some (-1 or none: not known)
   bool ranged = false, once = false;   ///< each holder has its range of the elements (graph/plan/ranges.h), not all of them; made when variables were set, not in each step (graph/plan/once.h)
   std::string reason;
   int epoch = -1;

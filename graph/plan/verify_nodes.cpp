@@ -143,6 +143,8 @@ class NodeChecker : public PlanChecker {
 
   void check_tower_node(const PlanNode& n) {
     if (n.vector < 0 || n.vector >= static_cast<int>(plan_.vectors.size())) return object("no device: '{}' names vector {} of {}", n.name, n.vector, plan_.vectors.size());
+    if (!n.idle.empty() && (static_cast<int>(n.idle.size()) != plan_.towers - plan_.present() || std::any_of(n.idle.begin(), n.idle.end(), [&](int d) { return d != -1 && !is_device(d); })))
+      return object("no device: '{}' has {} devices for {} towers without rows, or one that is not there", n.name, n.idle.size(), plan_.towers - plan_.present());
     if (n.ranged) return object("ranges: '{}' runs in the towers", n.name);
     if (n.phases.size() != plan_.classes.size()) return object("phase: '{}' has {} phases for {} classes", n.name, n.phases.size(), plan_.classes.size());
     for (std::size_t c = 0; c < plan_.classes.size(); ++c) {
@@ -188,6 +190,7 @@ class NodeChecker : public PlanChecker {
     if (v.scratch_bytes > 0 && (v.scratch.region == Slot::kState || v.scratch.region == Slot::kFeed)) object("outside: the scratch of '{}' lies in the {}", n.name, to_string(v.scratch.region));
     if (!v.scratch.more.empty() && v.scratch.region != Slot::kKept) object("outside: the scratch of '{}' has {} places", n.name, v.scratch.more.size() + 1);
     check_bytes(n, v.scratch);
+    if (v.outputs.size() > n.outputs.size()) object("outside: '{}' has places for {} values and makes {}", n.name, v.outputs.size(), n.outputs.size());
     for (const Slot& s : v.outputs) {
       if (s.region == Slot::kNone) continue;
       if ((s.region == Slot::kState) != (n.scope == Scope::state)) object("state: '{}' lies in the {}", n.name, to_string(s.region));

@@ -16,6 +16,9 @@ class TypeChecker : public PlanChecker {
 
   void run() {
     for (const PlanValue& v : plan_.values) check_rows(v);
+    for (const Node& n : plan_.graph->nodes())
+      for (const auto& [name, value] : n.attributes.entries())
+        if (const Shape* shape = std::get_if<Shape>(&value)) check_symbols(n.name, *shape);
     if (!found_.empty()) return;
     for (const PlanNode& n : plan_.nodes) {
       if (n.def) check_op(n);
@@ -39,11 +42,15 @@ class TypeChecker : public PlanChecker {
 
   /// Shares are cut along an axis that counts the rows; no other symbol is left.
   void check_rows(const PlanValue& v) {
-    for (const Dim& d : v.type.shape)
-      if (d.symbolic() && d.symbol != plan_.graph->row_symbol) object("type: '{}' has the symbol '{}', which is not bound", v.name, d.symbol);
+    check_symbols(v.name, v.type.shape);
     if (!v.state.is_rows()) return;
     if (v.state.axis < 0 || v.state.axis >= static_cast<int>(v.type.shape.size()) || !v.type.shape[static_cast<std::size_t>(v.state.axis)].symbolic())
       object("split: '{}' {} is {}, but counts no rows there", v.name, to_string(v.type), to_string(v.state));
+  }
+
+  void check_symbols(const std::string& name, const Shape& shape) {
+    for (const Dim& d : shape)
+      if (d.symbolic() && d.symbol != plan_.graph->row_symbol) object("type: '{}' has the symbol '{}', which is not bound", name, d.symbol);
   }
 
   void check_op(const PlanNode& n) {
@@ -62,7 +69,8 @@ class TypeChecker : public PlanChecker {
       return object("type: {}", e.what());
     }
     if (n.scope == Scope::state || n.op == kInput) return;
-    Split s = split_of(*n.def, split);
+    Split s;
+    if (!find_split(n.name, split, s)) return;
     bool whole = true;
     for (std::size_t i = 0; i < n.inputs.size(); ++i) {
       if (n.def->inputs[std::min(i, n.def->inputs.size() - 1)].shape_only) continue;
@@ -74,6 +82,17 @@ class TypeChecker : public PlanChecker {
       whole = whole && s.gives[k].is_replicated();
     }
     if (whole != (n.scope == Scope::shared)) object("split: '{}' is {}, but its values are {}", n.name, to_string(n.scope), whole ? "whole" : "shares");
+  }
+
+  /// False where the rule refuses: some do once the batch is known.
+  bool find_split(const std::string& name, const SplitContext& context, Split& out) {
+    try {
+      out = split_of(context.op, context);
+      return true;
+    } catch (const std::exception& e) {
+      object("split: '{}': {}", name, e.what());
+      return false;
+    }
   }
 
   /// The members' split rules in turn, on what the fused node reads and on what the members before have made.
@@ -100,7 +119,8 @@ class TypeChecker : public PlanChecker {
         split.inputs.push_back(v.valid() ? g.type(v) : TensorType{});
         split.states.push_back(before != inner.end() ? before->second.at(0) : outside[i] >= 0 ? state(outside[i]) : kReplicated);
       }
-      Split s = split_of(*u.op, split);
+      Split s;
+      if (!find_split(n.name, split, s)) return;
       whole = true;  // as the last member is
       for (std::size_t i = 0; i < u.inputs.size(); ++i) {
         if (reads_shape_only(u, i)) continue;

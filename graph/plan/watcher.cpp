@@ -22,14 +22,14 @@ Watcher::Watcher(const BoundPlan& bound, bool once) : bound_(bound), edges_(boun
     edges.push_back(b.at);
     edges.push_back(b.at + aligned_bytes(b.bytes));
   };
-  awaited_.resize(n);
-  for (std::size_t s = 0; s < n; ++s) awaited_[s].resize(bound.streams[s].size() + 1);
+  waits_.resize(n);
+  for (std::size_t s = 0; s < n; ++s) waits_[s].resize(bound.streams[s].size() + 1);
   auto add_all = [&](const Step& step) {
     for (const auto* all : {&step.reads, &step.writes})
       for (const auto& parts : *all)
         for (const Part& p : parts) add(p.buffer);
     if (step.scratch.bytes) add(step.scratch);
-    for (const StepWait& w : step.waits) awaited_[static_cast<std::size_t>(w.stream)][static_cast<std::size_t>(w.count)] = true;
+    for (const StepWait& w : step.waits) ++waits_[static_cast<std::size_t>(w.stream)][static_cast<std::size_t>(w.count)];
   };
   for (const auto& steps : bound.streams) std::for_each(steps.begin(), steps.end(), add_all);
   std::for_each(bound.once.begin(), bound.once.end(), add_all);
@@ -39,8 +39,8 @@ Watcher::Watcher(const BoundPlan& bound, bool once) : bound_(bound), edges_(boun
     edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
     cells_.emplace_back(edges.size());
   }
-  clock_.assign(n, std::vector<int>(n));
-  for (const auto& steps : bound.streams) after_.emplace_back(steps.size() + 1);
+  clock_.assign(n, VectorClock(n));
+  after_.resize(n);
   for (const StateBuffer& s : bound.state)
     for (Cell& c : cells(s.buffer)) c.tag = id(s.buffer.tag);
   for (const BufferRef& kept : once ? std::vector<BufferRef>() : bound.kept)
@@ -65,14 +65,23 @@ void Watcher::report(std::string what) {
   if (found_.size() < kMostReports && (found_.empty() || found_.back() != what)) found_.push_back(std::move(what));
 }
 
+bool Watcher::follows(const Step& step, int stream, int sequence) const {
+  return stream == step.stream || sequence <= clock_[static_cast<std::size_t>(step.stream)].at(stream);
+}
+
 void Watcher::begin(const Step& step) {
-  std::vector<int>& clock = clock_[static_cast<std::size_t>(step.stream)];
+  VectorClock& clock = clock_[static_cast<std::size_t>(step.stream)];
   for (const StepWait& w : step.waits) {
-    const std::vector<int>& other = after_[static_cast<std::size_t>(w.stream)][static_cast<std::size_t>(w.count)];
-    for (std::size_t s = 0; s < other.size(); ++s) clock[s] = std::max(clock[s], other[s]);
+    auto& after = after_[static_cast<std::size_t>(w.stream)];
+    if (const auto at = after.find(w.count); at != after.end()) {
+      clock.join(at->second);
+      if (--waits_[static_cast<std::size_t>(w.stream)][static_cast<std::size_t>(w.count)] == 0) after.erase(at);
+    }
   }
-  clock[static_cast<std::size_t>(step.stream)] = step.sequence;
-  if (awaited_[static_cast<std::size_t>(step.stream)][static_cast<std::size_t>(step.sequence)]) after_[static_cast<std::size_t>(step.stream)][static_cast<std::size_t>(step.sequence)] = clock;
+  if (waits_[static_cast<std::size_t>(step.stream)][static_cast<std::size_t>(step.sequence)] > 0) {
+    VectorClock& after = after_[static_cast<std::size_t>(step.stream)][step.sequence] = clock;
+    after.set(step.stream, step.sequence);
+  }
   for (const auto& parts : step.reads)
     for (const Part& p : parts)
       if (p.buffer.space >= 0) check_read(step, p.buffer);
@@ -83,10 +92,9 @@ void Watcher::begin(const Step& step) {
 }
 
 void Watcher::check_read(const Step& step, const BufferRef& buffer) {
-  const std::vector<int>& clock = clock_[static_cast<std::size_t>(step.stream)];
   int tag = id(buffer.tag);
   for (Cell& c : cells(buffer)) {
-    if (c.write > clock[static_cast<std::size_t>(c.writer)]) return report(fmt::format("missing wait: {} reads '{}' while it is written", name(step), bound_.plan.value(buffer.tag.value).name));
+    if (!follows(step, c.writer, c.write)) return report(fmt::format("missing wait: {} reads '{}' while it is written", name(step), bound_.plan.value(buffer.tag.value).name));
     if (c.tag != tag) return report(fmt::format("overlap: {} reads '{}', but other bytes are there", name(step), bound_.plan.value(buffer.tag.value).name));
     auto at = std::lower_bound(c.reads.begin(), c.reads.end(), std::pair(step.stream, 0));
     if (at == c.reads.end() || at->first != step.stream) at = c.reads.insert(at, {step.stream, 0});
@@ -95,10 +103,8 @@ void Watcher::check_read(const Step& step, const BufferRef& buffer) {
 }
 
 void Watcher::check_write(const Step& step, const BufferRef& buffer) {
-  const std::vector<int>& clock = clock_[static_cast<std::size_t>(step.stream)];
   for (Cell& c : cells(buffer)) {
-    const bool late = c.write > clock[static_cast<std::size_t>(c.writer)] ||
-                      std::any_of(c.reads.begin(), c.reads.end(), [&](const auto& r) { return r.second > clock[static_cast<std::size_t>(r.first)]; });
+    const bool late = !follows(step, c.writer, c.write) || std::any_of(c.reads.begin(), c.reads.end(), [&](const auto& r) { return !follows(step, r.first, r.second); });
     if (late) {
       std::string what = buffer.tag.value >= 0 ? fmt::format("'{}'", bound_.plan.value(buffer.tag.value).name) : "its scratch";
       return report(fmt::format("missing wait: {} writes {} over bytes that another stream still uses", name(step), what));

@@ -1,12 +1,14 @@
 // A race detector: vector clocks on blocks of bytes, and what each block holds.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <belfry/graph/plan/bound_plan.h>
+#include <belfry/graph/plan/vector_clock.h>
 
 namespace belfry {
 
@@ -28,6 +30,8 @@ class Watcher {
     int tag = -1;
     std::vector<std::pair<int, int>> reads;  ///< by stream, the last sequence that has read it since: of thousands of streams few
   };
+  /// Whether a step comes after another.
+  bool follows(const Step& step, int stream, int sequence) const;
   int id(const Tag& tag);
   std::span<Cell> cells(const BufferRef& buffer);
   void check_read(const Step& step, const BufferRef& buffer);
@@ -38,9 +42,9 @@ class Watcher {
   const BoundPlan& bound_;
   std::vector<std::vector<std::int64_t>> edges_;      // per space, where buffers begin and end
   std::vector<std::vector<Cell>> cells_;              // per space, from edge to edge
-  std::vector<std::vector<bool>> awaited_;            // per stream and step
-  std::vector<std::vector<int>> clock_;               // per stream
-  std::vector<std::vector<std::vector<int>>> after_;  // per stream and step
+  std::vector<std::vector<int>> waits_;               // per stream and step, those for it that are still to come
+  std::vector<VectorClock> clock_;                    // per stream, of the others
+  std::vector<std::map<int, VectorClock>> after_;     // per stream, by step, until the last wait for it
   std::map<Tag, int> ids_;
   std::vector<std::string> found_;
 };

@@ -193,6 +193,7 @@ Nvrtc::Future Nvrtc::begin(const std::string& source, const std::string& arch) {
   if (auto known = known_.find(name); known != known_.end()) return known->second;
   if (working_ < static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u))) {
     std::erase_if(workers_, [](const std::future<void>& w) { return w.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+    workers_.reserve(workers_.size() + 1);  // or what is begun would be waited for with the lock held
     try {
       workers_.push_back(std::async(std::launch::async, [this] { work(); }));
       ++working_;

@@ -99,8 +99,7 @@ class Trainer {
 
   Value number_of_rate(DType dtype, const std::string& name) {
     if (const NodeId taken = g_.find_node(name); taken >= 0) {
-      const std::string line = g_.node(taken).source.text();
-      throw UserError(fmt::format("the graph '{}' has a node '{}'{}, and the optimizer's learning rate is called so in what is trained: give the node another name", g_.name, name, line.empty() ? "" : " (" + line + ")"));
+      throw UserError(fmt::format("the graph '{}' has a node '{}'{}, and the optimizer's learning rate is called so in what is trained: give the node another name", g_.name, name, g_.node(taken).source.aside()));
     }
     return g_.add("constant", {}, {{"value", converted(HostTensor::scalar(real("learning_rate")), dtype)}}, name);
   }
@@ -137,8 +136,14 @@ class Trainer {
     return once(decays_, dtype, [&](const std::string&) { return base * real("weight_decay"); });
   }
 
+  /// What counts the steps: the user's own, where there is one.
   Value step() {
-    if (NodeId id = g_.find_node("step"); id >= 0) return g_.value({id, 0});
+    if (NodeId id = g_.find_node("step"); id >= 0) {
+      const Node& n = g_.node(id);
+      const TensorType& type = n.types.at(0);
+      if (type.dtype == i64 && type.shape.empty()) return g_.value({id, 0});
+      throw UserError(fmt::format("the graph '{}' has a node '{}'{}, which is {}, and what is trained counts its steps in {} of that name: give the node another name", g_.name, n.name, n.source.aside(), to_string(type), to_string(TensorType{i64, {}})));
+    }
     Cursor before = std::exchange(g_.cursor, {"", {}, -1, Role::update, {}});
     Value out = variable(g_, "step", {}, {.dtype = i64, .trainable = false}, {});
     g_.cursor = before;
@@ -325,10 +330,9 @@ void refuse_draws_that_repeat(const Graph& g) {
       if (op == kVariable && by_step[static_cast<std::size_t>(id)]) still = g.node(id).name;
     }
     if (moves || still.empty()) continue;
-    const std::string line = n.source.text();
     const char* why = g.updates.contains(g.find_node(still)) ? "whose update is itself or a constant" : "which nothing updates";
     throw UserError(fmt::format("[{}] node '{}'{}: its step is the variable '{}', {}, so that it would draw the same in each step; {}give '{}' an update that counts", n.op->name, n.name,
-                                line.empty() ? "" : " (" + line + ")", still, why, still == "step" ? "" : "let it read the variable 'step', which training counts, or ", still));
+                                n.source.aside(), still, why, still == "step" ? "" : "let it read the variable 'step', which training counts, or ", still));
   }
 }
 

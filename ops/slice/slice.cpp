@@ -28,7 +28,7 @@ bool lies_inside(const Dim& wide, const Dim& begin, const Dim& size, std::int64_
   if (begin.factor < 0 || size.factor < 0) return false;
   for (const Dim* d : {&begin, &size})
     if (d->symbolic() && d->symbol != wide.symbol) return false;
-  if (size.factor == 0) return true;
+  if (size.factor == 0) return begin.factor <= wide.factor || (wide.symbolic() && !begin.symbolic());
   if (wide.symbolic() && !size.symbolic()) return !begin.symbolic() || begin.factor <= wide.factor;  // the run sees how many rows there are
   if (last_of(begin.factor, size.factor, step) >= wide.factor) return false;  // with one row
   std::int64_t per_row;
@@ -55,7 +55,21 @@ bool keeps(const SplitContext& c, const Shape& wide, int axis) {
   return keeps_rows(wide[a], c.attributes.shape("size")[a], stride_of(c.attributes, a));
 }
 
+std::string behind(std::size_t axis, std::int64_t size, std::int64_t begin, std::int64_t step, std::int64_t length) {
+  return fmt::format("[slice] axis {}: {} elements from {} on, {} apart, reach behind the {} that there are", axis, size, begin, step, length);
+}
+
+/// What no batch decided is seen when the batch is known.
+void check_rows(const SplitContext& c, const Shape& wide) {
+  const Shape &begin = c.attributes.shape("begin"), &size = c.attributes.shape("size");
+  for (std::size_t a = 0; a < wide.size(); ++a) {
+    const std::int64_t n = size[a].at(c.batch), from = begin[a].at(c.batch), step = std::abs(stride_of(c.attributes, a)), length = wide[a].at(c.batch);
+    if (n > 0 && last_of(from, n, step) >= length) throw UserError(behind(a, n, from, step, length) + fmt::format(" in a batch of {}: take a larger one", c.batch));
+  }
+}
+
 Split split_slice(const SplitContext& c) {
+  check_rows(c, c.inputs[0].shape);
   SplitState s = c.states[0];
   if (!s.is_rows() || keeps(c, c.inputs[0].shape, s.axis)) return {{s}, {s}};
   for (int other : symbolic_axes(c.inputs[0].shape))
@@ -67,6 +81,7 @@ Split split_slice(const SplitContext& c) {
 Split split_gradient(const SplitContext& c) {
   SplitState dy = c.states[0], like = c.states[1];
   const Shape& wide = c.outputs[0].shape;
+  check_rows(c, wide);
   std::vector<int> axes = symbolic_axes(wide);
   if (axes.empty()) {
     if (dy.is_partial()) dy = kReplicated;  // a partial is never enlarged
@@ -125,11 +140,11 @@ Box box_of(const Attributes& attributes, const Shape& wide, const Extents& whole
     box.whole_step[a - 1] = box.whole_step[a] * whole[a];
   }
   for (std::size_t a = 0; a < part.size(); ++a) {
-    std::int64_t stride = stride_of(attributes, a), step = std::abs(stride), n = part[a], from = begin[a].at(share.batch);
+    std::int64_t stride = stride_of(attributes, a), n = part[a], step = n > 1 ? std::abs(stride) : 1, from = n > 0 ? begin[a].at(share.batch) : 0;  // of one or none both may be any number
     bool own_rows = wide[a].symbolic() && whole[a] != wide[a].at(share.batch);
     std::int64_t length = own_rows ? wide[a].at(share.batch) : whole[a], first = 0, past = n;
     if (own_rows && keeps_rows(wide[a], size[a], stride)) length = whole[a], own_rows = false;
-    if (n > 0 && last_of(from, n, step) >= length) throw UserError(fmt::format("[slice] axis {}: {} elements from {} on, {} apart, reach behind the {} that there are", a, n, from, step, length));
+    if (n > 0 && last_of(from, n, step) >= length) throw UserError(behind(a, n, from, step, length));
     if (own_rows) {  // only what falls into the rows of this share
       std::int64_t offset = wide[a].factor * share.first_row;
       first = std::clamp<std::int64_t>((offset - from + step - 1) / step, 0, n);

@@ -163,7 +163,7 @@ Strategy make_pipelines(const Devices& devices, StrategyOptions& o, int replicas
   s.order = parse_phase_order(o.choice("order", orders()));
   s.chunks = o.integer("chunks", 1, 1, Layers::kMostChunks);
   s.combine = o.combine(), s.threads = threads_of(o), s.cut = cut_of(o);
-  s.check(replicas > 1 ? "hybrid" : "pipeline");
+  s.check(replicas > 1 ? "hybrid" : "pipeline", !o.text("replicas", "").empty());
   return to_strategy(s);
 }
 

@@ -181,12 +181,12 @@ const char* name_of(const Layers& s) { return s.replicas > 1 ? "hybrid" : s.towe
 
 }  // namespace
 
-void Layers::check(const std::string& name) const {
+void Layers::check(const std::string& name, bool asked) const {
   if (devices.empty()) throw UserError(fmt::format("[{}] there is no device to cut the layers over: give it some, .devices = parse_devices(\"cpu:0,cpu:1\") (--devices)", name));
   if (replicas < 1 || devices.size() % static_cast<std::size_t>(replicas))
     throw UserError(
-        fmt::format("[{}] -O replicas={}: {} device{} cannot be shared by {} replicas; give a multiple of {} devices (--devices), or another number of replicas (-O replicas=1)",
-                    name, replicas, devices.size(), devices.size() == 1 ? "" : "s", replicas, std::max(2, replicas)));
+        fmt::format("[{}] {}{} device{} cannot be shared by {} replicas; give a multiple of {} devices (--devices), or another number of replicas (-O replicas=1)",
+                    name, asked ? fmt::format("-O replicas={}: ", replicas) : "", devices.size(), devices.size() == 1 ? "" : "s", replicas, std::max(2, replicas)));
   if (chunks < 1 || chunks > kMostChunks) throw UserError(fmt::format("[{}] a device has 1 to {} chunks, not {}; leave chunks out for one, or give -O order=interleaved -O chunks=2", name, kMostChunks, chunks));
   if (chunks > 1 && order != PhaseOrder::interleaved)
     throw UserError(fmt::format("[{}] -O chunks={}: {} chunks a device are of interleaved phases, not of {}; give -O order=interleaved, or leave chunks out", name,

@@ -90,7 +90,7 @@ struct Layers {
   Combine combine = Combine::global_mean;
   int threads = 0;
   LayerCut cut = LayerCut::max_load;
-  void check(const std::string& name) const;  ///< UserError of the strategy of that name where the devices are not shared by the replicas, or chunks are of no such order
+  void check(const std::string& name, bool asked = true) const;  ///< UserError of the strategy of that name where the devices are not shared by the replicas, which somebody asked for or not, or chunks are of no such order
   Division divide(const Graph&, const Cluster&) const;
   Rules assign(const TowerGraph&, const Cluster&, const CostTable& costs = {}) const;  ///< UserError where no cut fits the devices' memory
 };

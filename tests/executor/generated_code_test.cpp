@@ -15,6 +15,7 @@
 #include <belfry/ops/cuda_kernels.h>
 
 #include "fake_gpus.h"
+#include "no_threads.h"
 
 namespace belfry::test {
 namespace {
@@ -136,6 +137,14 @@ TEST_F(GeneratedCode, is_the_same_whether_many_are_compiled_at_once_or_one) {
   }
   EXPECT_EQ(together.compiled(), 6);
   EXPECT_EQ(together.compile(numbered(7), "sm_90")->registers, begun[0].get()->registers) << "once all threads have ended";
+}
+
+TEST_F(GeneratedCode, is_compiled_by_who_asks_where_no_thread_starts) {
+  Nvrtc alone(toolkit, folder / "alone"), apart(toolkit, folder / "apart");
+  const auto made = apart.compile(numbered(0), "sm_90");
+  const NoThreads none;
+  EXPECT_EQ(alone.begin(numbered(0), "sm_90").get()->cubin, made->cubin);
+  EXPECT_EQ(alone.compiled(), 1);
 }
 
 TEST_F(GeneratedCode, that_nobody_waits_for_is_dropped) {

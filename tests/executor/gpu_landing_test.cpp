@@ -15,6 +15,7 @@
 #include <belfry/graph/structural.h>
 
 #include "gpu_plans.h"
+#include "made_rows.h"
 #include "says.h"
 
 namespace belfry::test {
@@ -282,14 +283,10 @@ TEST_F(GpuSessions, evaluate_the_rows_that_they_were_given) {
   DataSet data;
   data.columns = feeds_for(net, 13);
   EXPECT_EQ(evaluate(gpus, data, 5), evaluate(cpus, data, 5));
-  const HostTensor image = data.columns.at("image");
-  data.columns.erase("image");
-  const std::size_t bytes = image.bytes().size() / 13;
   bool fails = true;
-  data.made["image"] = {{image.dtype(), Extents(image.shape().begin() + 1, image.shape().end())}, "rows as they are", [&](const RowKey& key, std::span<std::byte> out) {
-                          if (key.row == 7 && std::exchange(fails, false)) throw UserError("row 7 is torn");
-                          std::memcpy(out.data(), image.raw() + static_cast<std::size_t>(key.row) * bytes, bytes);
-                        }};
+  make_rows(data, "image", [&](std::int64_t row) {
+    if (row == 7 && std::exchange(fails, false)) throw UserError("row 7 is torn");
+  });
   EXPECT_TRUE(says<UserError>([&] { evaluate(gpus, data, 5); }, {"row 7 is torn"}));
   EXPECT_EQ(evaluate(gpus, data, 5), evaluate(cpus, data, 5));
 }

@@ -228,6 +228,7 @@ TEST_F(GpuSessions, end_where_the_host_waits_for_a_gpu_that_fails_while_the_gpu_
     };
     EXPECT_TRUE(says<DeviceError>(steps, {"gpu:", "(700)"})) << at;
     EXPECT_TRUE(says<DeviceError>(steps, {"this session has lost its GPU", "CUDA_ERROR_ILLEGAL_ADDRESS (700)"})) << at;
+    EXPECT_EQ(session.state_after(), StateAfter::untouched) << "by a call that runs nothing";
   }
 }
 

@@ -20,6 +20,8 @@
 
 #include "files.h"
 #include "gpu_plans.h"
+#include "made_rows.h"
+#include "no_threads.h"
 #include "says.h"
 
 namespace belfry::test {
@@ -135,13 +137,9 @@ TEST_F(GpuSessions, fit_up_to_a_row_that_cannot_be_made) {
   Graph graph = without_requests(built("batch_norm"));
   graph.metrics.erase("normalised");
   DataSet data{feeds_for(graph, 24)};
-  const std::string made = data.columns.begin()->first;
-  const HostTensor rows = data.columns.extract(made).mapped();
-  const std::size_t bytes = rows.bytes().size() / 24;
-  data.made[made] = {{rows.dtype(), Extents(rows.shape().begin() + 1, rows.shape().end())}, "rows as they are", [&](const RowKey& key, std::span<std::byte> out) {
-                       if (key.row == 18) throw UserError("row 18 is torn");
-                       std::memcpy(out.data(), rows.raw() + static_cast<std::size_t>(key.row) * bytes, bytes);
-                     }};
+  make_rows(data, data.columns.begin()->first, [](std::int64_t row) {
+    if (row == 18) throw UserError("row 18 is torn");
+  });
   auto trained = [&](Session session) {
     session.load_state(state_for(session.training_graph()));
     int told = 0;
@@ -192,7 +190,7 @@ TEST_F(GpuSessions, tell_what_next_throws_behind_the_step) {
     plain.step(rows);
     EXPECT_EQ(session.state(), plain.state());
   };
-  const std::string words = "this session is in the middle of a step, which asks for the next batch";
+  const std::string words = "this session is at work, and asks for the next batch";
   fails([]() -> Batch { throw UserError("no more rows"); }, "no more rows");
   fails([&] { session.step(rows); return Batch(rows); }, words);
   fails([&] { session.state(); return Batch(rows); }, words);
@@ -200,6 +198,14 @@ TEST_F(GpuSessions, tell_what_next_throws_behind_the_step) {
   session.step(rows, {}, [&] { return Batch(); });
   plain.step(rows);
   EXPECT_EQ(session.state(), plain.state());
+  Tensors large = rows;  // for an input of i32: told at its own turn
+  HostTensor& numbers = large.at("label");
+  numbers = HostTensor(i64, numbers.shape());
+  numbers.data<std::int64_t>()[3] = std::int64_t{1} << 40;
+  session.step(rows, {}, [&] { return Batch(large); });
+  plain.step(rows);
+  EXPECT_EQ(session.state(), plain.state());
+  EXPECT_TRUE(says<UserError>([&] { session.step(large); }, {"'label'", "1099511627776"}));
 }
 
 TEST_F(GpuSessions, compare_node_by_node_with_the_cpu) {
@@ -224,12 +230,8 @@ TEST_F(GpuSessions, compare_node_by_node_with_the_cpu) {
 /// A device goes on with zeros; the host sees it when the step is over, and the variables are spoilt then.
 TEST_F(GpuSessions, stop_at_an_index_that_is_none_with_the_cpus_words) {
   start(15);
-  SessionOptions generated = options();
-  auto library = std::make_shared<Library>(*generated.library);
-  library->kernels = generated_tables(std::make_shared<HostGpu>());
-  generated.library = library;
   Graph graph = without_requests(built("embedding"));
-  Session cpus(graph, Single{.device = cpu(0), .towers = 2, .threads = 1}), gpus(graph, Mirrored{.devices = parse_devices("gpu:0-1"), .towers = 2, .threads = 1}, generated);
+  Session cpus(graph, Single{.device = cpu(0), .towers = 2, .threads = 1}), gpus(graph, Mirrored{.devices = parse_devices("gpu:0-1"), .towers = 2, .threads = 1}, generated_options());
   const Tensors good = feeds_for(graph, 8);
   for (int k = 0; k < 3; ++k) gpus.step(good);
   for (auto [input, row, bad] : {std::tuple{"ids", 23, 1000}, {"ids", 4, -1}, {"label", 6, 5}}) {
@@ -244,6 +246,26 @@ TEST_F(GpuSessions, stop_at_an_index_that_is_none_with_the_cpus_words) {
     EXPECT_TRUE(says([&] { gpus.step(good); }, {"a failed step left these variables partly updated"}));
     gpus.load_state(before);
     gpus.step(good);
+  }
+}
+
+/// Whether they have found faults is not known then.
+TEST_F(GpuSessions, fail_where_what_kernels_have_found_cannot_be_read) {
+  const Graph graph = without_requests(built("embedding"));
+  const Tensors good = feeds_for(graph, 8);
+  int copies = 0;
+  for (bool fails : {false, true}) {
+    if (fails) environment.set("FAKE_CUDA_FAIL", "cuMemcpyAsync:" + std::to_string(copies) + ":1");
+    start(36);
+    Session gpus(graph, Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}, generated_options());
+    gpus.step(good);
+    if (fails) {
+      EXPECT_TRUE(says<DeviceError>([&] { gpus.step(good); }, {"gpu:0: cuMemcpyAsync gives"}));
+      EXPECT_EQ(gpus.state_after(), StateAfter::torn);
+      gpus.reset();
+    }
+    gpus.step(good);
+    copies = function<fake_cuda::Calls>("fake_cuda_calls")("cuMemcpyAsync");  // the last one reads the faults
   }
 }
 
@@ -275,13 +297,16 @@ TEST_F(GpuSessions, trace_how_busy_the_gpus_are) {
   start(17);
   Graph graph = without_requests(built("decay"));
   std::vector<std::string> said;
-  auto traced = [&] {
+  auto traced = [&](bool watched = true) {
     SessionOptions some = options();
     auto library = std::make_shared<Library>(*some.library);
     library->gpu_meter = [](const std::vector<int>& gpus) { return nvml_meter(std::make_shared<CudaToolkit>(), gpus); };
     some.library = library;
     some.notice = [&](const std::string& text) { said.push_back(text); };
     Session session(graph, Mirrored{.devices = parse_devices("gpu:0/0,gpu:0/1,gpu:1"), .threads = 1}, some);
+    session.step(feeds_for(graph, 8));
+    std::optional<NoThreads> none;
+    if (!watched) none.emplace();
     session.set_trace(true);
     for (int k = 0; k < 2; ++k) session.step(feeds_for(graph, 8));
     return chrome_trace(session.last_program()->bound(), session.trace(), session.gpu_readings());
@@ -291,9 +316,10 @@ TEST_F(GpuSessions, trace_how_busy_the_gpus_are) {
   for (const char* counter : {"\"name\": \"gpu:0 busy\", \"args\": {\"percent\": 10}",
                               "\"name\": \"gpu:1 busy\", \"args\": {\"percent\": 20}", "\"gpu:1 memory used\", \"args\": {\"bytes\": 268435456}", "{\"watts\": 123.5}"})
     EXPECT_THAT(text, testing::HasSubstr(counter));
+  EXPECT_THAT(traced(false), testing::Not(testing::HasSubstr("busy")));
   environment.set("FAKE_NVML_INIT", "9");
   EXPECT_THAT(traced(), testing::Not(testing::HasSubstr("busy")));
-  EXPECT_THAT(said, testing::ElementsAre(testing::HasSubstr("the trace has no utilisation of GPUs: NVML does not start")));
+  EXPECT_THAT(said, testing::ElementsAre(testing::HasSubstr("the trace has no utilisation of GPUs: no thread can be started"), testing::HasSubstr("the trace has no utilisation of GPUs: NVML does not start")));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "fake_gpus.h"
 #include "files.h"
+#include "no_threads.h"
 #include "says.h"
 
 #if __has_include(<nccl.h>)
@@ -94,6 +95,11 @@ TEST_F(Nccl, sums_and_carries_between_ranks) {
     for (int r = 0; r < 3; ++r)
       for (std::int32_t i = 0; i < kCount; ++i) EXPECT_EQ(all[static_cast<std::size_t>(r)].data()[kCount + i], i == 0 ? 200 : 300 + 3 * i) << r << " " << i;
   }
+}
+
+TEST_F(Nccl, that_nothing_can_watch_is_refused_with_a_way_out) {
+  const NoThreads none;
+  EXPECT_TRUE(says<DeviceError>([&] { open(2); }, {"NCCL: no thread can be started to watch it", "ulimit -u"}));
 }
 
 TEST_F(Nccl, ranks_that_differ_are_named_before_anything_is_launched) {

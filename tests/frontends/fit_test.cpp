@@ -17,7 +17,9 @@
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/nn/nets/nets.h>
 
+#include "made_rows.h"
 #include "nets.h"
+#include "no_threads.h"
 #include "says.h"
 
 namespace belfry::test {
@@ -39,16 +41,9 @@ Graph dropout() {
   return std::move(b).build();
 }
 
-/// The first column of floats made row by row from what it was, after `before` was called with the row.
-void make_floats(DataSet& data, const std::function<void(std::int64_t)>& before) {
-  const auto column = std::find_if(data.columns.begin(), data.columns.end(), [](const auto& c) { return c.second.dtype() == f32; });
-  auto stored = std::make_shared<const HostTensor>(column->second);
-  const LocalType row{f32, {stored->shape().begin() + 1, stored->shape().end()}};
-  data.made[column->first] = {row, "as stored", [stored, before](const RowKey& key, std::span<std::byte> out) {
-                                before(key.row);
-                                std::memcpy(out.data(), stored->raw() + out.size() * static_cast<std::size_t>(key.row), out.size());
-                              }};
-  data.columns.erase(column);
+/// Those of the first column of floats.
+void make_floats(DataSet& data, const std::function<void(std::int64_t)>& look) {
+  make_rows(data, std::find_if(data.columns.begin(), data.columns.end(), [](const auto& c) { return c.second.dtype() == f32; })->first, look);
 }
 
 TEST(Fit, made_columns_give_the_stored_ones_bits_and_a_row_that_fails_ends_training_with_its_words) {
@@ -68,9 +63,23 @@ TEST(Fit, made_columns_give_the_stored_ones_bits_and_a_row_that_fails_ends_train
   EXPECT_EQ(message_of([&] { fit(failing, other, options); }), "row 7 is damaged");
 }
 
+void slowly(std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
+
+/// Input that is slow has a thread of its own, where there is one to be had.
+TEST(Fit, reads_slow_input_itself_where_no_thread_starts) {
+  DataSet data = rows(20);
+  Session with(dropout(), Single{.threads = 1}), without(dropout(), Single{.threads = 1});
+  fit(with, data, {.batch = 2});
+  make_floats(data, slowly);
+  without.prepare({2});
+  const NoThreads none;
+  fit(without, data, {.batch = 2});
+  EXPECT_EQ(without.state(), with.state());
+}
+
 TEST(Fit, says_so_where_the_input_limits) {
   DataSet data = rows(26);
-  make_floats(data, [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
+  make_floats(data, slowly);
   std::string said;
   Session session(dropout(), Single{});
   fit(session, data, {.batch = 2, .notice = [&](const std::string& text) { said += text; }});

@@ -16,6 +16,7 @@
 #include <belfry/graph/plan/verify.h>
 
 #include "nets.h"
+#include "no_threads.h"
 #include "ran_as_planned.h"
 #include "says.h"
 
@@ -276,6 +277,20 @@ TEST(ParameterServer, a_failing_worker_ends_all_with_its_node) {
     EXPECT_GT(session.variable("step").item<std::int64_t>(), 0);  // what was applied stays
     EXPECT_FALSE(session.predict(data.slice(0, 4).columns, {"loss"}).all().empty());
   }
+}
+
+TEST(ParameterServer, workers_that_get_no_threads_are_told_with_a_way_out) {
+  Session session(line(), ParameterServer{.devices = parse_devices("cpu:0,cpu:1"), .staleness = 1, .threads = 1});
+  const FitOptions options{.batch = 8, .epochs = 1};
+  fit(session, on_a_line(64), options);
+  const std::int64_t before = session.variable("step").item<std::int64_t>();
+  {
+    const NoThreads none;
+    EXPECT_TRUE(says<UserError>([&] { fit(session, on_a_line(64), options); }, {"workers this process gets 0", "ulimit -u", "fewer workers"}));
+  }
+  EXPECT_EQ(session.variable("step").item<std::int64_t>(), before);
+  fit(session, on_a_line(64), options);
+  EXPECT_GT(session.variable("step").item<std::int64_t>(), before);
 }
 
 TEST(ParameterServer, what_a_caller_throws_ends_the_loops) {

@@ -22,7 +22,12 @@ PlacedGraph placed_over(const std::shared_ptr<const Graph>& graph, int devices, 
 
 PlacedGraph read_back(const std::string& text, const PlacedGraph& plan) { return read_plan(text, "plan.json", plan.graph->shared_ops()); }
 
-PlacedGraph derived_anew(const PlacedGraph& plan) { return place(plan.graph, placement_of(plan), plan.cluster, {.fetches = request_of(plan).fetches, .updates = request_of(plan).updates}); }
+PlacedGraph derived_anew(const PlacedGraph& plan, std::int64_t batch) {
+  Placement decisions = placement_of(plan);
+  decisions.batch = batch;
+  return place(plan.graph, decisions, plan.cluster, {.fetches = request_of(plan).fetches, .updates = request_of(plan).updates});
+}
+PlacedGraph derived_anew(const PlacedGraph& plan) { return derived_anew(plan, plan.batch); }
 
 std::string line_of(const std::string& text, const std::string& name) {
   auto at = text.find("{\"name\": \"" + name + "\"");
@@ -180,6 +185,20 @@ TEST(PlanText, of_towers_alone_without_equal_shares_is_placed_anew) {
   const PlaceOptions options{.fetches = {{"y", graph->outputs[0]}}, .updates = false};
   const PlacedGraph plan = place(graph, to_strategy(Towers{.devices = sims(3), .variables = sims(1)[0], .towers = 5, .threads = 1}), sim_cluster(3), 4, options);
   EXPECT_EQ(write_plan(place(graph, placement_of(plan), plan.cluster, options)), write_plan(plan));
+}
+
+/// The towers without rows keep their devices, so that a larger batch is placed as it was.
+TEST(PlanEdit, a_plan_for_one_row_knows_where_all_towers_are) {
+  auto graph = graph_of("decay");
+  for (const auto& [name, strategy] : strategies(3, 3)) {
+    SCOPED_TRACE(name);
+    const PlacedGraph plan = place(graph, strategy, sim_cluster(3), 7, {.fetches = fetches_of(*graph)}), one = derived_anew(plan, 1);
+    EXPECT_TRUE(verify(one).empty());
+    const std::string text = write_plan(one);
+    EXPECT_EQ(write_plan(read_back(text, one)), text);
+    EXPECT_EQ(write_plan(derived_anew(read_back(text, one), 7)), write_plan(plan));
+    EXPECT_THAT(to_string(diff_plans(plan, one)), testing::Not(testing::HasSubstr(": tower")));
+  }
 }
 
 TEST(Diff, names_what_is_computed_otherwise) {

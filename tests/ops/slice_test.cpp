@@ -1,9 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <belfry/frontends/builder/builder.h>
+#include <belfry/graph/passes/pass.h>
 #include <belfry/ops/build.h>
+#include <belfry/ops/passes/passes.h>
+#include <belfry/placer/expand.h>
 
 #include "built.h"
+#include "says.h"
 #include "tables.h"
 
 namespace belfry::test {
@@ -111,6 +116,29 @@ TEST(Slice, of_more_rows_than_there_are_is_an_error_of_the_run) {
   } catch (const UserError& e) {
     EXPECT_THAT(e.what(), HasSubstr("axis 0: 2 elements from 1 on, 1 apart, reach behind the 2 that there are"));
   }
+}
+
+/// Else a plan would be made that cannot run.
+TEST(Slice, of_more_rows_than_a_batch_has_is_refused_where_the_batch_is_known) {
+  Builder b("behind");
+  Value x = b.input("x", f32, {kBatch, 2}) * b.variable("w", {2}), part = slice(x, {3, 0}, {1, 2});
+  b.metric("part", part);
+  b.minimize(reduce_sum(part), Sgd{});
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  auto placed = [&](std::int64_t batch) { return expand(graph, {.towers = 2, .batch = batch, .updates = true}); };
+  EXPECT_NO_THROW(placed(4));
+  EXPECT_TRUE(says<UserError>([&] { placed(3); }, {"[slice] axis 0: 1 elements from 3 on, 1 apart, reach behind the 3 that there are in a batch of 3: take a larger one; node 'slice' (slice_test.cpp:"}));
+}
+
+TEST(Slice, of_nothing_or_one_element_takes_any_step_and_no_place_outside) {
+  const std::int64_t far = std::int64_t{1} << 62;
+  auto taken = [](std::int64_t begin, std::int64_t size, std::int64_t stride) {
+    OpCase c{.name = "part", .attributes = {{"begin", Shape{begin}}, {"size", Shape{size}}, {"strides", Integers{stride}}}, .inputs = {real({4})}, .outputs = {{f32, {size}}}};
+    return run_op(slice_defs()[0], c, {counting({4})}, 1)[0].values<float>();
+  };
+  EXPECT_THAT(taken(2, 1, far), ElementsAre(2));
+  EXPECT_THAT(taken(4, 0, far), ElementsAre());
+  EXPECT_THAT(refusal({{f32, {4}}}, [&](auto x) { return Values{slice(x[0], {5}, {0})}; }), HasSubstr("are not all inside 4"));
 }
 
 TEST(Reverse, turns_the_axes_it_names) {

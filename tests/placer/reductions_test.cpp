@@ -183,7 +183,7 @@ TEST(Reductions, by_a_library_run_where_all_their_ranks_have_come_to_them) {
   const auto order = legal_order(bound);
   int collectives = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
-    auto step = [&, &order = order](std::size_t at) -> const Step& { return bound.streams[static_cast<std::size_t>(order[at].first)][static_cast<std::size_t>(order[at].second)]; };
+    auto step = [&](std::size_t at) -> const Step& { return bound.streams[static_cast<std::size_t>(order[at].first)][static_cast<std::size_t>(order[at].second)]; };
     if (!is_collective(step(i).variant)) continue;
     ++collectives;
     ASSERT_LT(i + 1, order.size());

@@ -60,6 +60,9 @@ TEST(SplitErrors, a_symbol_that_is_not_bound_is_refused) {
   Builder b("net");
   b.metric("y", relu(b.input("x", f32, {kBatch, Dim(1, "time")})));
   EXPECT_TRUE(says([&] { expand(std::make_shared<const Graph>(std::move(b).build()), {.towers = 2, .batch = 4}); }, {"'x' has the symbol 'time', which is not bound"}));
+  Builder c("net");  // no value has it, so it would count as the rows
+  c.metric("y", c.input("x", f32, {kBatch}) * row_count(c.graph(), {Dim(2, "time"), kBatch}, f32));
+  EXPECT_TRUE(says([&] { expand(std::make_shared<const Graph>(std::move(c).build()), {.towers = 2, .batch = 4}); }, {"'row_count' has the symbol 'time', which is not bound"}));
 }
 
 TEST(SplitStates, of_p_times_q_beside_exp_q_do_not_depend_on_the_visiting_order) {

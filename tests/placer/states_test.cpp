@@ -7,6 +7,7 @@
 
 #include "interpreter.h"
 #include "nets.h"
+#include "says.h"
 
 namespace belfry::test {
 namespace {
@@ -49,6 +50,11 @@ const std::vector<Expected>& table() {
       {"own_batch_norm", {}, {"aggregate (1, 5)", "aggregate (1, 5)", "aggregate (4, 5)", "aggregate (5)", "aggregate (5)", "aggregate (5)"}},
   };
   return all;
+}
+
+TEST(SplitStates, read_back_as_they_are_written) {
+  for (const SplitState& state : {kReplicated, kPerTower, partial(Reduction::sum), partial(Reduction::max), rows(0), rows(15), rows(16), rows(1234)}) EXPECT_EQ(parse_split_state(to_string(state)), state);
+  for (const char* wrong : {"rows", "rows()", "rows(-1)", "rows(01)", "rows(1) ", "rows(99999999999)", "partial(mean)", ""}) EXPECT_TRUE(says([&] { parse_split_state(wrong); }, {"is no split state; write replicated"})) << wrong;
 }
 
 class States : public testing::TestWithParam<Expected> {};

@@ -80,9 +80,9 @@ struct WrongOption {
   std::vector<std::string> words = {};
 };
 
-void make_named(const std::string& name, const std::map<std::string, std::string>& options) {
+void make_named(const std::string& name, const std::map<std::string, std::string>& options, int devices = 2) {
   for (const StrategyDef& d : standard_strategies())
-    if (d.name == name) return static_cast<void>(d.make(sims(2), options));
+    if (d.name == name) return static_cast<void>(d.make(sims(devices), options));
   FAIL() << "there is no " << name;
 }
 
@@ -127,6 +127,7 @@ TEST(StrategyOptions, that_are_wrong_name_the_strategy_the_value_what_it_takes_a
     w.words.push_back(std::string("[") + w.strategy + "] -O " + w.option + "=" + w.value + ": ");
     EXPECT_TRUE(says([&] { make_named(w.strategy, {{w.option, w.value}}); }, w.words)) << w.strategy << " " << w.option << "=" << w.value;
   }
+  EXPECT_TRUE(says([] { make_named("hybrid", {}, 3); }, {"[hybrid] 3 devices cannot be shared by 2 replicas; "}));  // which nobody asked for
   EXPECT_TRUE(says([] { make_named("mirrored", {{"collectives", "fastest"}, {"reduction", "ring"}}); }, {"[mirrored] -O collectives=fastest: ", "leave -O reduction out"}));
   EXPECT_TRUE(says([] { make_named("parameter_server", {{"staleness", "1"}, {"backup", "1"}}); }, {"[parameter_server] -O staleness=1 -O backup=1: ", "one of the two"}));
 }

@@ -161,4 +161,12 @@ SessionOptions GpuSessions::options() {
   return {.library = library};
 }
 
+SessionOptions GpuSessions::generated_options() {
+  SessionOptions out = options();
+  auto library = std::make_shared<Library>(*out.library);
+  library->kernels = generated_tables(std::make_shared<HostGpu>());
+  out.library = library;
+  return out;
+}
+
 }  // namespace belfry::test

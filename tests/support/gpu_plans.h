@@ -59,6 +59,7 @@ class GpuSessions : public GpuPlans {
     environment.set("FAKE_CUDA_WORKS", "1");
   }
   SessionOptions options();
+  SessionOptions generated_options();  ///< with the kernels of `generated_tables`
 };
 
 }  // namespace belfry::test
