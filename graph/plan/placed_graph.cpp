@@ -50,6 +50,7 @@ Instances::Instances(const PlacedGraph& plan)
       space_(space_numbers(plan.cluster)) {}
 
 int Instances::near(const std::vector<int>& holders, int device) const {
+  if (const auto at = static_cast<std::size_t>(device); at < holders.size() && holders[at] == device) return device;  // where all devices hold it
   int beside = -1;
   for (int h : holders) {
     if (h == device) return device;
