@@ -57,7 +57,6 @@ class Accumulator {
       n.attributes = {{"how", max ? "max" : "sum"}};
       n.role = m.role;
       n.vector = n.owners = m.vector;
-      n.idle = m.idle;
       n.outputs = {value_like(plan_, part, n.name, partial(max ? Reduction::max : Reduction::sum))};
       join.inputs = n.outputs;
       out.emplace_back(plan_.value(part).maker, std::move(n));

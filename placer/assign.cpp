@@ -75,7 +75,7 @@ class Assigner {
   void check(std::size_t must_decide) const {
     for (std::size_t i = 0; i < std::min(must_decide, rules_.size()); ++i) {
       auto [tower, rest] = split_match(rules_[i].match);
-      if (!decided_[i] && rest != "**" && tower < plan_.present()) refuse_idle(rules_[i].match, tower, rest);
+      if (!decided_[i] && rest != "**") refuse_idle(rules_[i].match, tower, rest);
     }
   }
 
@@ -259,24 +259,20 @@ class Assigner {
   std::tuple<int, DeviceList, std::string> vector_of(Hits hits) {
     std::vector<int> out(static_cast<std::size_t>(plan_.placement.towers), -1);
     std::vector<std::pair<int, int>> decided;  // runs of towers by rule: its number, the run's first tower
-    for (int t = 0; t < plan_.present(); ++t) {
-      const int i = first_of(hits, t);
-      if (decided.empty() || rule(decided.back().first).reason != rule(i).reason) decided.emplace_back(i, t);
-      out[static_cast<std::size_t>(t)] = dealt(decide(i, true).get(), t);
+    for (int t = 0; t < plan_.placement.towers; ++t) {
+      auto hit = std::find_if(hits.begin(), hits.end(), [&](Hit h) { return h.tower < 0 || h.tower == t; });
+      if (decided.empty() || rule(decided.back().first).reason != rule(hit->rule).reason) decided.emplace_back(hit->rule, t);
+      out[static_cast<std::size_t>(t)] = dealt(decide(hit->rule, true), t);
     }
-    return {vector_number(plan_, std::move(out)), idle([&](int t) { return first_of(hits, t); }), reason_of(decided)};
+    return std::tuple_cat(cut(std::move(out)), std::tuple(reason_of(decided)));
   }
 
-  static int first_of(Hits hits, int tower) {
-    return std::find_if(hits.begin(), hits.end(), [&](Hit h) { return h.tower < 0 || h.tower == tower; })->rule;
-  }
-
-  /// Where the rules have the towers without rows; -1 where that device is not there, since they decide nothing.
-  template <class F>
-  DeviceList idle(F&& rule_of) const {
-    std::vector<int> out;
-    for (int t = plan_.present(); t < plan_.placement.towers; ++t) out.push_back(plan_.cluster.find(dealt(rule(rule_of(t)).devices, t)));
-    return out.empty() ? DeviceList() : DeviceList(std::move(out));
+  /// The vector, without the devices of the towers that have no rows; those.
+  Dealt cut(std::vector<int> devices) {
+    const auto idle = devices.begin() + plan_.present();
+    DeviceList without = idle == devices.end() ? DeviceList() : DeviceList(std::vector<int>(idle, devices.end()));
+    std::fill(idle, devices.end(), -1);
+    return {vector_number(plan_, std::move(devices)), std::move(without)};
   }
 
   /// The vector of what one rule decides, and the devices of the towers without rows.
@@ -285,8 +281,8 @@ class Assigner {
     Dealt& known = devices.size() == 1 ? dealt_to_[static_cast<std::size_t>(devices[0])] : listed_[static_cast<std::size_t>(i)]->dealt;
     if (known.first >= 0) return known;
     std::vector<int> out(static_cast<std::size_t>(plan_.placement.towers), -1);
-    for (int t = 0; t < plan_.present(); ++t) out[static_cast<std::size_t>(t)] = dealt(devices, t);
-    return known = {vector_number(plan_, std::move(out)), idle([&](int) { return i; })};
+    for (int t = 0; t < plan_.placement.towers; ++t) out[static_cast<std::size_t>(t)] = dealt(devices, t);
+    return known = cut(std::move(out));
   }
 
   const PlacementRule& rule(int i) const { return rules_[static_cast<std::size_t>(i)]; }
@@ -296,15 +292,14 @@ class Assigner {
     if (decided.size() == 1) return rule(decided[0].first).reason;
     std::string out;
     for (std::size_t i = 0; i < decided.size(); ++i) {
-      int first = decided[i].second, last = (i + 1 < decided.size() ? decided[i + 1].second : plan_.present()) - 1;
+      int first = decided[i].second, last = (i + 1 < decided.size() ? decided[i + 1].second : plan_.placement.towers) - 1;
       out += fmt::format("{}{}: {}", i ? "; " : "", first == last ? fmt::format("tower {}", first) : fmt::format("towers {}-{}", first, last), rule(decided[i].first).reason);
     }
     return out;
   }
 
   /// Contiguous shares of the towers; the first T mod D devices have one more.
-  template <class Device>
-  Device dealt(const std::vector<Device>& devices, int tower) const {
+  int dealt(const std::vector<int>& devices, int tower) const {
     auto count = static_cast<std::int64_t>(devices.size());
     for (std::int64_t d = 0; d < count; ++d)
       if (tower < share_of(plan_.placement.towers, count, d).past) return devices[static_cast<std::size_t>(d)];

@@ -25,9 +25,8 @@ class NodeNames {
   std::vector<const std::string*> first_;                       // per node, its name where it is the first of it, else null
 };
 
-/// First match wins, for each tower by itself. Feeds and results stay on the host. UserError for a node that no rule matches,
-/// a device that the cluster lacks, and where one of the first `must_decide` rules decides nothing; "**" and rules of towers
-/// without rows may.
+/// First match wins, for each tower by itself, those without rows too. Feeds and results stay on the host. UserError for a node that no rule matches,
+/// a device that the cluster lacks, and where one of the first `must_decide` rules decides nothing; "**" may.
 void assign(PlacedGraph& plan, const std::vector<PlacementRule>& rules, const NodeNames& names, const NumberLists& readers, std::size_t must_decide = 0);
 
 /// The number of a list of devices per tower among the plan's vectors, to which it is added if it is new.

@@ -200,14 +200,15 @@ class Differ {
     return fmt::format("{}{}{}", n.ranged ? "in ranges" : "whole", n.op == kAggregate ? ", " + to_string(n.sum) : "", n.bucket ? fmt::format(", bucket {}", n.bucket) : "");
   }
 
-  /// "tower 1-3: sim:0 → sim:1"; towers that went the same way together, those without rows where both plans know their devices.
+  /// "tower 1-3: sim:0 → sim:1"; towers that went the same way together, those without rows where the plans are for as many or both know their devices.
   std::string moved_towers(const PlanNode& x, const PlanNode& y) const {
     std::string out;
     const int count = std::min(a_.towers, b_.towers);
     const std::vector<int> of_a = devices_of_towers(a_, x), of_b = devices_of_towers(b_, y);
+    const bool alike = a_.towers == b_.towers && a_.present() == b_.present();
     auto way = [&](int t) {
       const int from = of_a[static_cast<std::size_t>(t)], to = of_b[static_cast<std::size_t>(t)];
-      return from < 0 || to < 0 ? std::pair<std::string, std::string>() : std::pair(device(a_, from), device(b_, to));
+      return !alike && (from < 0 || to < 0) ? std::pair<std::string, std::string>() : std::pair(device(a_, from), device(b_, to));
     };
     for (int t = 0; t < count;) {
       auto here = way(t);

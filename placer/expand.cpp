@@ -79,7 +79,7 @@ class Expander {
 
   void check_bound(const Node& n, const Shape& shape) const {
     for (const Dim& d : shape)
-      if (d.symbolic() && d.symbol != g_.row_symbol) throw UserError(fmt::format("'{}' has the symbol '{}', which is not bound: only what an input's shape has gets a size, from its feeds{}", n.name, d.symbol, n.source.aside()));
+      if (d.symbolic() && d.symbol != g_.row_symbol) throw UserError(fmt::format("'{}' has the symbol '{}', which is not bound: only what an input's shape has gets a size, from its feeds, and a plan is made for one: write the number{}", n.name, d.symbol, n.source.aside()));
   }
 
   /// The plan's file, its offsets and its sums of bytes have room for this much.

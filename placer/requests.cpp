@@ -100,7 +100,7 @@ void check_devices(const TowerGraph& tg, const std::vector<PlacementRule>& rules
       auto [tower, rest] = split_match(rules[i].match);
       for (const PlanNode& n : tg.nodes) {
         const bool in_tower = n.scope == Scope::tower;
-        if (n.op == kInput || n.op == kFetch || n.inserted || (tower != -2 && !in_tower) || tower >= tg.present() || !glob_matches(rest, n.name)) continue;
+        if (n.op == kInput || n.op == kFetch || n.inserted || (tower != -2 && !in_tower) || !glob_matches(rest, n.name)) continue;
         if (std::any_of(rules.begin(), rules.begin() + static_cast<std::ptrdiff_t>(i), [&](const PlacementRule& before) { return covers(before, n.name, in_tower, tg.towers); })) continue;
         throw UserError(fmt::format("[{}] '{}' goes to {} by the rule \"{}\" ({}), which is not among the devices of this plan: {}; name it with --devices where the graph is placed (a plan keeps those that it has), or change the rule", n.op, n.name,
                                     to_string(device), rules[i].match, rules[i].reason, to_string(cluster.ids())));

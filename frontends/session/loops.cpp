@@ -1,6 +1,7 @@
 #include <belfry/frontends/session/loops.h>
 
 #include <algorithm>
+#include <functional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -214,6 +215,18 @@ void TrainingLoops::serve(VersionedStore& store, std::int64_t dropped_before, co
   }
 }
 
+namespace {
+
+void start_all(std::vector<std::jthread>& threads, std::size_t workers, const std::function<void(int)>& work) {
+  try {
+    for (std::size_t w = 0; w < workers; ++w) threads.emplace_back([&work, w] { work(static_cast<int>(w)); });
+  } catch (const std::system_error& e) {
+    throw UserError(fmt::format("of the threads of {} workers this process gets {} ({}): raise its limit (ulimit -u), or take fewer workers", workers, threads.size(), e.what()));
+  }
+}
+
+}  // namespace
+
 void TrainingLoops::run(const VersionedStore::Source& source, std::int64_t steps, const std::function<void(const std::vector<Applied>&)>& applied) {
   {
     State mine;
@@ -223,12 +236,11 @@ void TrainingLoops::run(const VersionedStore::Source& source, std::int64_t steps
   const std::int64_t dropped = counts_.dropped;
   VersionedStore store({static_cast<int>(workers_.size()), loops_.staleness, loops_.backup, steps}, snapshot(), source);
   {
+    const std::function<void(int)> loop = [this, &store](int worker) { work(worker, store); };
     std::vector<std::jthread> threads;
     try {
-      for (std::size_t w = 0; w < workers_.size(); ++w) threads.emplace_back([this, w, &store] { work(static_cast<int>(w), store); });
+      start_all(threads, workers_.size(), loop);
       serve(store, dropped, applied);
-    } catch (const std::system_error& e) {
-      store.fail(std::make_exception_ptr(UserError(fmt::format("of the threads of {} workers this process gets {} ({}): raise its limit (ulimit -u), or take fewer workers", workers_.size(), threads.size(), e.what()))));
     } catch (...) {
       store.fail(std::current_exception());
     }

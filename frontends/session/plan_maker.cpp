@@ -113,7 +113,7 @@ PlanMaker::PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, Ses
   auto refuse = [](const auto& found) { if (!found.empty()) throw UserError(fmt::format("the plan does not hold: {}; derive it anew with belfry place", fmt::join(found, "; "))); };
   if (as_given_) refuse(verify(*decided_));
   if (options_.stand_ins.empty()) options_.stand_ins = stand_ins_of(*decided_, options_);
-  know_kernels(options_.rules.empty() ? named_devices(decisions().rules) : std::vector<DeviceId>());
+  know_kernels(as_given_ ? used_devices(*decided_) : options_.rules.empty() ? named_devices(decisions().rules) : std::vector<DeviceId>());
   if (!as_given_) return;
   refuse(unknown_kernels(*decided_, library_->kernels));
   if (const std::string hash = arithmetic_hash(*decided_); hash != decided_->arithmetic_hash) {  // edited by hand: checkpoints and runs go by what it computes

@@ -43,12 +43,11 @@ struct Session::Impl {
   Built* stepped = nullptr;                     ///< the program whose buffers have that version, until `settle` writes it down
   Built* ran = nullptr;                         ///< the program that ran last
   StateAfter after = StateAfter::untouched;     ///< the last step
-  std::vector<std::string> torn;
+  std::optional<std::vector<std::string>> torn; ///< what a failed step has updated in part; empty: there was no memory to tell
   std::unique_ptr<GpuWatch> watch;              ///< while tracing on GPUs
-  bool unwatched = false;                       ///< it was said why there is none
   const bool has_training = trains(maker.training());
   int process = 0;                              ///< that the programs' threads are in; 0: nothing is ready yet
-  bool tracing = false;
+  bool tracing = false, unwatched = false;      ///< unwatched: it was said why there is no watch
   bool dropped = false;                         ///< a program made room for another
   std::atomic<std::thread::id> inside = {};     ///< the thread whose call is under way
   bool asking = false;                          ///< it is in the caller's `next`
@@ -62,7 +61,7 @@ struct Session::Impl {
     ++version;
     const Graph& g = maker.training();
     for (NodeId id : g.variables()) newest[g.node(id).name] = version;
-    torn.clear();
+    torn.reset();
   }
 
   Built& built(const PlanKey& key) {
@@ -158,10 +157,11 @@ struct Session::Impl {
       // A moving average that is not given begins anew with its variable.
       if (const std::string average = average_of(name); newest.contains(average) && !values.contains(average)) one(average, value);
     }
-    std::erase_if(torn, [&](const std::string& name) { return values.contains(name); });
     std::vector<std::string> kept;
     for (const auto& [name, v] : newest)
       if (v != version) kept.push_back(name);
+    const bool told = torn && std::erase_if(*torn, [&](const std::string& name) { return values.contains(name); }) > 0;
+    if (kept.empty() || (told && torn->empty())) torn.reset();
     return kept;
   }
 
@@ -227,8 +227,8 @@ struct Session::Impl {
     if (mode == Mode::step && !has_training)
       throw UserError(fmt::format("a step of the graph '{}' would train nothing: no loss is minimised (Builder::minimize, \"train\" in a file), and no trainable variable has "
                                   "an update; run() gives its values, evaluate() their means", maker.training().name));
-    if (mode == Mode::step && !torn.empty())
-      throw UserError(fmt::format("a failed step left these variables partly updated: {}; load a state or reset", fmt::join(torn, ", ")));
+    if (mode == Mode::step && torn)
+      throw UserError(fmt::format("a failed step left these variables partly updated: {}; load a state or reset", torn->empty() ? "some" : fmt::format("{}", fmt::join(*torn, ", "))));
     const PlanKey key = maker.key_of(mode, given, fetches);
     std::map<std::string, HostTensor> narrow, narrow_next;
     const std::optional<Batch> fitting = narrowed(maker.source(), given, narrow);
@@ -262,7 +262,7 @@ struct Session::Impl {
     }
     if (mode == Mode::step) {
       after = outcome.state;
-      torn = std::move(outcome.torn);
+      if (after == StateAfter::torn) torn = std::move(outcome.torn);
     }
     if (tracing) trace = b.runner->trace();
     if (!outcome.lost.empty()) lost = fmt::format("{}; {}", outcome.lost, outcome.way_out);

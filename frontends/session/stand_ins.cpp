@@ -28,6 +28,14 @@ std::vector<DeviceId> replaceable(const PlacedGraph& plan, const Placement& deci
   return out;
 }
 
+/// In place of devices with rows, those given in their order; in place of others, which have none yet, any of them.
+std::vector<DeviceId> for_all(const std::vector<DeviceId>& own, const std::vector<DeviceId>& used, const std::vector<DeviceId>& devices) {
+  std::vector<DeviceId> out;
+  std::size_t next = 0, any = 0;
+  for (const DeviceId& d : own) out.push_back(std::find(used.begin(), used.end(), d) != used.end() ? devices[next++] : devices[any++ % devices.size()]);
+  return out;
+}
+
 /// `whose` rules they are, for words.
 void replace(std::vector<PlacementRule>& rules, const std::vector<DeviceId>& own, const std::vector<DeviceId>& devices, const char* whose) {
   if (own.size() != devices.size())
@@ -75,7 +83,11 @@ std::vector<DeviceId> replaceable_devices(const PlacedGraph& plan) { return repl
 
 Placement with_stand_ins(const PlacedGraph& plan, const std::vector<DeviceId>& devices) {
   Placement out = placement_of(plan);
-  replace(out.rules, replaceable(plan, out), devices, "plan's nodes are");
+  const std::vector<DeviceId> own = replaceable(plan, out);
+  std::vector<DeviceId> used = used_devices(plan);
+  std::erase_if(used, [&](const DeviceId& d) { return std::find(own.begin(), own.end(), d) == own.end(); });
+  const bool with_rows = !used.empty() && devices.size() == used.size() && used.size() < own.size();
+  replace(out.rules, own, with_rows ? for_all(own, used, devices) : devices, used.size() < own.size() ? "plan's nodes, and towers without rows, are" : "plan's nodes are");
   return out;
 }
 

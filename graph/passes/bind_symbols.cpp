@@ -6,7 +6,7 @@ namespace belfry {
 Graph bind_symbols(const Graph& graph, const std::map<std::string, std::int64_t>& sizes) {
   auto bound = [&](Shape shape) {
     for (Dim& d : shape)
-      if (auto at = sizes.find(d.symbol); at != sizes.end()) d = Dim(d.factor * at->second);
+      if (auto at = sizes.find(d.symbol); at != sizes.end()) d = Dim(d.at(at->second));
     return shape;
   };
   return rewrite(graph, [&](Graph& out, const Node& n, NodeId, const std::vector<Value>& inputs) -> std::optional<std::vector<Value>> {

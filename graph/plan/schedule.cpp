@@ -153,21 +153,18 @@ TowerClass class_of(const PlacedGraph& plan, int tower, const std::vector<int>& 
 
 }  // namespace
 
-std::vector<TowerClass> classes_of_towers(const PlacedGraph& plan) {
-  const std::vector<int> spaces = space_numbers(plan.cluster);
-  const std::vector<char> of_nodes = vectors_of_nodes(plan);
-  std::vector<TowerClass> out;
-  for (int t = 0; t < plan.present(); ++t) out.push_back(class_of(plan, t, spaces, of_nodes));
-  return out;
+std::function<TowerClass(int)> classes_of_towers(const PlacedGraph& plan) {
+  return [&plan, spaces = space_numbers(plan.cluster), of_nodes = vectors_of_nodes(plan)](int tower) { return class_of(plan, tower, spaces, of_nodes); };
 }
 
 void set_classes(PlacedGraph& plan) {
   plan.classes.clear();
-  int t = 0;
-  for (TowerClass& c : classes_of_towers(plan)) {
+  const auto class_of_tower = classes_of_towers(plan);
+  for (int t = 0; t < plan.present(); ++t) {
+    TowerClass c = class_of_tower(t);
     auto known = std::find_if(plan.classes.begin(), plan.classes.end(), [&](const TowerClass& k) { return k.share == c.share && k.kinds == c.kinds && k.pattern == c.pattern; });
     if (known == plan.classes.end()) known = plan.classes.insert(known, std::move(c));
-    known->towers.push_back(t++);
+    known->towers.push_back(t);
   }
 }
 

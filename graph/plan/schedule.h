@@ -12,8 +12,8 @@ namespace belfry {
 /// The total order: epochs (a tower node that reads what joins towers of epoch e is in e + 1), and inside an epoch the list
 /// for tower nodes, readiness for shared ones. Small updates on GPUs and stores come last; of small steps those that read none of another come before those that do.
 void set_order(PlacedGraph& plan);
-/// Share, kinds and pattern of each tower that has rows.
-std::vector<TowerClass> classes_of_towers(const PlacedGraph& plan);
+/// Tells share, kinds and pattern of towers that have rows, of a plan that must live as long.
+std::function<TowerClass(int tower)> classes_of_towers(const PlacedGraph& plan);
 /// Towers with equal shares, kinds and patterns.
 void set_classes(PlacedGraph& plan);
 /// Phases of an epoch, by class and node: one ends where a tower changes device, and between forward and backward. -1: no tower's node, or

@@ -75,7 +75,7 @@ class TableChecker : public PlanChecker {
   /// Every tower with rows is in one class, whose share, kinds and pattern are the tower's.
   void check_classes() {
     std::vector<int> classes(static_cast<std::size_t>(plan_.present()));
-    const std::vector<TowerClass> towers = classes_of_towers(plan_);
+    const auto class_of_tower = classes_of_towers(plan_);
     for (const TowerClass& c : plan_.classes) {
       if (c.towers.empty()) object("phase: a class has no tower");
       if (c.pattern.size() != plan_.vectors.size()) object("no device: a class speaks of {} of {} vectors", c.pattern.size(), plan_.vectors.size());
@@ -85,7 +85,7 @@ class TableChecker : public PlanChecker {
           continue;
         }
         ++classes[static_cast<std::size_t>(t)];
-        const TowerClass& own = towers[static_cast<std::size_t>(t)];
+        const TowerClass own = class_of_tower(t);
         if (c.pattern != own.pattern) object("no device: tower {} is in a class whose pattern has other devices", t);
         if (c.kinds != own.kinds) object("no device: tower {} is in a class for devices of other kinds", t);
         if (c.share != own.share) object("phase: tower {} has {} rows, but is in a class of {}", t, own.share, c.share);

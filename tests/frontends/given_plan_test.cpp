@@ -8,8 +8,10 @@
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/graph/structural.h>
 
+#include "environment.h"
 #include "nets.h"
 #include "op_case.h"
+#include "plans.h"
 #include "says.h"
 
 namespace belfry::test {
@@ -158,6 +160,36 @@ TEST(GivenPlan, of_batch_norm_over_the_whole_batch_serves_by_the_running_statist
       EXPECT_LE(std::abs(got.data<float>()[3] - 7 / std::sqrt(1.001F)), 1e-5F);
     }
   }
+}
+
+/// The second of two towers has no row, so nobody asks for its GPU.
+TEST(GivenPlan, of_one_row_wants_no_device_but_its_rows) {
+  auto graph = std::make_shared<const Graph>(training_graph(net("decay")));
+  Cluster cluster = sim_cluster(1);
+  cluster.devices.push_back({parse_device("gpu:0"), "gpu:0", 1});
+  const Strategy both = to_strategy(Towers{.devices = parse_devices("sim:0,gpu:0"), .variables = cpu(0), .towers = 2, .threads = 1});
+  auto plan = std::make_shared<const PlacedGraph>(place(graph, both, cluster, 1, {.fetches = fetches_of(*graph)}));
+  Environment environment;
+  environment.set("BELFRY_CUDA_BACKEND", "/nowhere/libbelfry_cuda.so");
+  Session session = Session::from_plan(plan);
+  EXPECT_NO_THROW(session.step(feeds_for(*graph, 1)));
+  EXPECT_TRUE(says([&] { session.plan(8); }, {"is placed on a device of kind 'gpu', for which there are no kernels", "/nowhere/"}));
+}
+
+TEST(GivenPlan, of_one_row_has_stand_ins_for_its_rows_or_for_all_its_towers) {
+  auto graph = std::make_shared<const Graph>(training_graph(net("decay")));
+  const Strategy strategy = to_strategy(Towers{.devices = sims(3), .variables = cpu(0), .towers = 3, .threads = 1});
+  auto plan = std::make_shared<const PlacedGraph>(place(graph, strategy, sim_cluster(3), 1, {.fetches = fetches_of(*graph)}));
+  auto towers_on = [&](const char* devices) {
+    const PlacedGraph many = Session::placed_anew(plan, {.devices = parse_devices(devices)}).plan(7);
+    const auto relu = std::find_if(many.nodes.begin(), many.nodes.end(), [](const PlanNode& n) { return n.op == "relu" || n.op == kFused; });
+    std::vector<std::string> out;
+    for (int d : many.devices(*relu)) out.push_back(to_string(many.cluster.devices[static_cast<std::size_t>(d)].id));
+    return out;
+  };
+  EXPECT_THAT(towers_on("sim:7"), testing::ElementsAre("sim:7", "sim:7", "sim:7"));
+  EXPECT_THAT(towers_on("sim:7,sim:5,sim:6"), testing::ElementsAre("sim:7", "sim:5", "sim:6"));
+  EXPECT_TRUE(says([&] { towers_on("sim:7,sim:8"); }, {"the plan's nodes, and towers without rows, are on sim:0-2; name 3 devices in place of these"}));
 }
 
 TEST(GivenPlan, that_does_not_hold_is_refused_at_once) {

@@ -201,6 +201,24 @@ TEST(PlanEdit, a_plan_for_one_row_knows_where_all_towers_are) {
   }
 }
 
+TEST(PlanEdit, a_plan_that_begins_with_one_row_keeps_the_rules_of_all_towers) {
+  auto graph = graph_of("decay");
+  const Strategy strategy = to_strategy(Towers{.devices = sims(3), .variables = cpu(0), .towers = 3, .threads = 1});
+  auto placed = [&](std::int64_t batch, const std::string& match, const DeviceId& device) {
+    return place(graph, strategy, sim_cluster(3), batch, {.fetches = fetches_of(*graph), .rules = {{match, {device}, "by hand"}}, .must_decide = 1});
+  };
+  for (const char* match : {"tower_2/**", "tower_1/matmul", "tower_*/**"}) {
+    SCOPED_TRACE(match);
+    const PlacedGraph many = placed(7, match, sims(2)[1]), one = placed(1, match, sims(2)[1]);
+    EXPECT_EQ(write_plan(derived_anew(read_back(write_plan(one), one), 7)), write_plan(many));
+    EXPECT_TRUE(diff_plans(many, one).decisions == std::vector<std::string>{"batch 7 → 1"}) << to_string(diff_plans(many, one));
+  }
+  EXPECT_TRUE(says([&] { placed(1, "tower_2/**", sims(8)[7]); }, {"sim:7", "not among the devices of this plan"}));
+  EXPECT_TRUE(says([&] { placed(1, "tower_2/nonsense", sims(1)[0]); }, {"the rule \"tower_2/nonsense\" matches no node"}));
+  const PlacedGraph one = placed(1, "tower_2/**", sims(2)[1]), moved = placed(1, "tower_2/**", sims(1)[0]);
+  EXPECT_THAT(diff_plans(one, moved).decisions, testing::Contains(testing::EndsWith(": tower 2: sim:1 → sim:0")));
+}
+
 TEST(Diff, names_what_is_computed_otherwise) {
   auto graph = graph_of("decay");
   auto other = std::make_shared<Graph>(*graph);
