@@ -136,13 +136,14 @@ class Trainer {
     return once(decays_, dtype, [&](const std::string&) { return base * real("weight_decay"); });
   }
 
+  bool can_count(const Node& n) const { return n.types.at(0) == counter_; }
+
   /// What counts the steps: the user's own, where there is one.
   Value step() {
     if (NodeId id = g_.find_node("step"); id >= 0) {
       const Node& n = g_.node(id);
-      const TensorType& type = n.types.at(0);
-      if (type.dtype == i64 && type.shape.empty()) return g_.value({id, 0});
-      throw UserError(fmt::format("the graph '{}' has a node '{}'{}, which is {}, and what is trained counts its steps in {} of that name: give the node another name", g_.name, n.name, n.source.aside(), to_string(type), to_string(TensorType{i64, {}})));
+      if (can_count(n)) return g_.value({id, 0});
+      throw UserError(fmt::format("the graph '{}' has a node '{}'{}, which is {}, and what is trained counts its steps in {} of that name: give the node another name", g_.name, n.name, n.source.aside(), to_string(n.types.at(0)), to_string(counter_)));
     }
     Cursor before = std::exchange(g_.cursor, {"", {}, -1, Role::update, {}});
     Value out = variable(g_, "step", {}, {.dtype = i64, .trainable = false}, {});
@@ -270,6 +271,7 @@ class Trainer {
   }
 
   void count_steps() {
+    if (NodeId id = g_.find_node("step"); id >= 0 && !can_count(g_.node(id))) return;  // nothing here reads the steps
     Value s = step();
     if (g_.node(s.id.node).op->name != kVariable) return;  // who feeds it counts
     g_.cursor = {"", {}, s.id.node, Role::update, {}};
@@ -277,6 +279,7 @@ class Trainer {
     g_.cursor = {};
   }
 
+  const TensorType counter_{i64, {}};
   Graph& g_;
   TrainSpec spec_;
   const OptimizerKind& kind_;

@@ -44,7 +44,8 @@ Shape part_of(InferContext& c, const Shape& wide) {
   for (std::size_t a = 0; a < wide.size(); ++a) {
     std::int64_t stride = stride_of(c.attributes, a);
     if (stride == 0) c.fail(fmt::format("the stride of axis {} is 0", a));
-    if (stride == kFromStart || !lies_inside(wide[a], begin[a], size[a], std::abs(stride)))
+    if (stride == kFromStart) c.fail(fmt::format("the stride of axis {} is {}: the least is {}", a, stride, stride + 1));
+    if (!lies_inside(wide[a], begin[a], size[a], std::abs(stride)))
       c.fail(fmt::format("axis {}: {} elements from {} on, {} apart, are not all inside {}", a, to_string(size[a]), to_string(begin[a]), stride, to_string(wide[a])));
   }
   return size;

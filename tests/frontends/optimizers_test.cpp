@@ -299,5 +299,21 @@ TEST(Clipping, holds_each_element_each_norm_or_all_together) {
   EXPECT_EQ(loose, free);
 }
 
+/// Who does not read the steps leaves it alone.
+TEST(Optimizers, refuse_a_step_that_cannot_count) {
+  auto built = [](const Optimizer& optimizer, bool trainable) {
+    Line line;
+    line.loss = line.loss * line.b.variable("step", {}, {.init = "ones", .trainable = trainable});
+    return std::move(line).minimized(optimizer);
+  };
+  for (const Optimizer& optimizer : {Optimizer(Adam{}), Optimizer(Adafactor{})})
+    EXPECT_TRUE(says<UserError>([&] { run_passes(training_passes(), built(optimizer, false)); }, {"a node 'step' (optimizers_test.cpp:", "which is f32()", "in i64() of that name", "give the node another name"}));
+  for (bool trainable : {false, true}) {
+    const Graph graph = run_passes(training_passes(), built(Sgd{}, trainable));
+    EXPECT_EQ(graph.updates.contains(graph.find_node("step")), trainable);
+    EXPECT_EQ(trained(built(Sgd{}, trainable), 2).at("step").dtype(), f32);
+  }
+}
+
 }  // namespace
 }  // namespace belfry::test

@@ -247,12 +247,6 @@ TEST(Differentiate, reads_a_step_that_is_fed_and_does_not_count_it) {
   }
 }
 
-TEST(Differentiate, refuses_a_step_that_counts_none) {
-  Builder b("steps");
-  b.minimize(mean(x_of(b) * b.variable("step", {})), Sgd{});
-  EXPECT_TRUE(says<UserError>([&] { run_passes(training_passes(), std::move(b).build()); }, {"a node 'step' (passes_test.cpp:", "which is f32", "give the node another name"}));
-}
-
 // ---------------------------------------------------------------- for_inference
 
 TEST(ForInference, makes_dropout_its_input) {

@@ -139,6 +139,7 @@ TEST(Slice, of_nothing_or_one_element_takes_any_step_and_no_place_outside) {
   EXPECT_THAT(taken(2, 1, far), ElementsAre(2));
   EXPECT_THAT(taken(4, 0, far), ElementsAre());
   EXPECT_THAT(refusal({{f32, {4}}}, [&](auto x) { return Values{slice(x[0], {5}, {0})}; }), HasSubstr("are not all inside 4"));
+  EXPECT_THAT(refusal({{f32, {4}}}, [&](auto x) { return Values{slice(x[0], {0}, {1}, {kFromStart})}; }), HasSubstr("the least is -9223372036854775807"));
 }
 
 TEST(Reverse, turns_the_axes_it_names) {
