@@ -21,12 +21,12 @@ struct DeviceError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A line of the user's program, kept with each node so that errors can point at it.
+/// A line of the user's program or file, kept with each node so that errors can point at it.
 struct SourceLine {
   const char* file = nullptr;
   int line = 0;
   static constexpr SourceLine here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
-  /// "net.cpp:41", or "" where the node came from a file.
+  /// "net.cpp:41", or "" where none is known.
   std::string text() const;
   /// " (net.cpp:41)", or "".
   std::string aside() const;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <mutex>
 #include <queue>
 #include <set>
 
@@ -13,6 +14,14 @@ namespace {
 
 /// "node:k" → node. A name holds no colon, so the last one counts outputs.
 std::string node_of(const std::string& value) { return value.substr(0, value.rfind(':')); }
+
+/// For nodes, which outlive the document.
+const char* kept(const std::string& file) {
+  static std::mutex mutex;
+  static std::set<std::string> all;
+  std::lock_guard lock(mutex);
+  return all.insert(file).first->c_str();
+}
 
 }  // namespace
 
@@ -174,7 +183,10 @@ void RecordReader::add(Graph& graph, const NodeRecord& r) const {
     inputs.push_back(graph.value(*v));
   }
   graph.cursor = {"", r.device, -1, r.role, {}, nullptr};
-  placed(d_, *r.at, [&] { graph.add(*r.op, inputs, r.attributes, r.name.empty() ? "?" : r.name); });
+  placed(d_, *r.at, [&] {
+    const Value made = graph.add(*r.op, inputs, r.attributes, r.name.empty() ? "?" : r.name);
+    graph.edit(made.id.node).source = {kept(d_.file()), r.at->line};  // from here on: an error above has the place already
+  });
 }
 
 Graph RecordReader::build(std::vector<NodeRecord> records) const {

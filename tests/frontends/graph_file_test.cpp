@@ -5,6 +5,7 @@
 
 #include "nets.h"
 #include "random_graph.h"
+#include "says.h"
 #include "swapped.h"
 
 namespace belfry::test {
@@ -216,6 +217,20 @@ TEST(GraphFile, what_is_wrong_is_told_with_its_place) {
            {R"("outputs": ["z"])", R"("plan": {})", "the file is a plan"},
        })
     EXPECT_NE(refusal(swapped(kSmallGraph, c.from, c.to)).find(c.wanted), std::string::npos) << c.to << "\n" << refusal(swapped(kSmallGraph, c.from, c.to));
+}
+
+/// Its nodes know their lines, for what is found once it was read.
+TEST(GraphFile, names_its_lines_where_passes_and_plans_refuse_its_nodes) {
+  const std::string text = R"({"belfry": 1, "name": "steps",
+"inputs": [{"name": "x", "dtype": "f32", "shape": ["batch", 3]}],
+"variables": [{"name": "w", "dtype": "f32", "shape": [3], "init": {"kind": "ones"}},
+{"name": "step", "dtype": "f32", "shape": [], "init": {"kind": "ones"}}],
+"nodes": [{"name": "y", "op": "mul", "inputs": ["x", "w"]}, {"name": "z", "op": "mul", "inputs": ["y", "step"]},
+{"name": "loss", "op": "reduce_mean", "inputs": ["z"]}],
+"train": {"loss": "loss", "optimizer": {"kind": "adam"}}})";
+  EXPECT_TRUE(says([&] { run_passes(training_passes(), read_graph(text, "nets/steps.json", ops())); }, {"a node 'step' (steps.json:4)"}));
+  const std::string wrong = swapped(text, "[\"y\", \"step\"]}", "[\"y\", \"step\"]}, {\"name\": \"v\", \"op\": \"matmul\", \"inputs\": [\"x\", \"w\"]}");
+  EXPECT_TRUE(says([&] { read_graph(wrong, "nets/steps.json", ops()); }, {"nets/steps.json:5: /nodes/2: [matmul] ", "from 'x' (steps.json:2)", "from 'w' (steps.json:3)"}));
 }
 
 }  // namespace
