@@ -12,7 +12,7 @@
 namespace belfry::test {
 
 /// The rows of a column are made from now on, as they are; `look` sees each one's number first, and may throw.
-inline void make_rows(DataSet& data, const std::string& column, const std::function<void(std::int64_t)>& look) {
+inline void make_rows(DataSet& data, std::string column, const std::function<void(std::int64_t)>& look) {  // by value: it may be the column's own
   const auto rows = std::make_shared<const HostTensor>(std::move(data.columns.extract(column).mapped()));
   const LocalType row{rows->dtype(), {rows->shape().begin() + 1, rows->shape().end()}};
   data.made[column] = {row, "as stored", [=](const RowKey& key, std::span<std::byte> out) {
