@@ -50,6 +50,11 @@ Range share_of(std::int64_t count, std::int64_t parts, std::int64_t i) {
   return {first, first + each + (i < more ? 1 : 0)};
 }
 
+std::int64_t share_with(std::int64_t count, std::int64_t parts, std::int64_t k) {
+  const std::int64_t each = count / parts, more = count % parts, longer = more * (each + 1);
+  return k < longer ? k / (each + 1) : more + (k - longer) / each;
+}
+
 int tree_cut(int n) {
   int cut = 1;
   while (2 * cut < n) cut *= 2;

@@ -45,6 +45,8 @@ struct Range {
 
 /// Part `i` of `count` things in contiguous shares; the first `count mod parts` have one more.
 Range share_of(std::int64_t count, std::int64_t parts, std::int64_t i);
+/// The part with thing `k` of them.
+std::int64_t share_with(std::int64_t count, std::int64_t parts, std::int64_t k);
 
 /// What a node on one share may know of the batch.
 struct Share {

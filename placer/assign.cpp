@@ -300,10 +300,7 @@ class Assigner {
 
   /// Contiguous shares of the towers; the first T mod D devices have one more.
   int dealt(const std::vector<int>& devices, int tower) const {
-    auto count = static_cast<std::int64_t>(devices.size());
-    for (std::int64_t d = 0; d < count; ++d)
-      if (tower < share_of(plan_.placement.towers, count, d).past) return devices[static_cast<std::size_t>(d)];
-    throw InternalError("a tower is dealt to no device");
+    return devices[static_cast<std::size_t>(share_with(plan_.placement.towers, static_cast<std::int64_t>(devices.size()), tower))];
   }
 
   PlacedGraph& plan_;

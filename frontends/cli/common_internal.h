@@ -69,7 +69,9 @@ std::int64_t batch_of(std::int64_t given, const Source& source, const PlacementA
 void load_states(Session& session, const Source& source, const std::string& file);
 /// Says so where no file gave the variables their values: what is evaluated is then the net before any training.
 void say_initial(const Session& session, const Source& source, const std::string& file);
-/// UserError with what is wrong with a plan that does not hold, and the command that derives it anew. Says so where its arithmetic hash is another than the file records, or it was made for another instruction set or other libraries.
+/// UserError with what a plan's file is found wrong by, and the command that derives it anew; of nothing found none.
+void refuse_objections(const std::vector<std::string>& found, const std::string& file);
+/// As `refuse_objections`, of a plan that does not hold. Says so where its arithmetic hash is another than the file records, or it was made for another instruction set or other libraries.
 void refuse_broken(const Source& source, const std::string& file, const Library& library);
 
 /// Says so where two plans are of unlike graphs, in which nodes of one name are all there is to hold beside each other. UserError where no node has a twin.

@@ -127,10 +127,13 @@ void say_initial(const Session& session, const Source& source, const std::string
     say("the variables have their initial values: no --state was given\n");
 }
 
+void refuse_objections(const std::vector<std::string>& found, const std::string& file) {
+  if (!found.empty()) throw UserError(fmt::format("{} does not hold: {}\nderive what follows from its decisions:  belfry place {} -o {}", file, fmt::join(found, "\n  "), file, file));
+}
+
 void refuse_broken(const Source& source, const std::string& file, const Library& library) {
   if (!source.plan) return;
-  std::vector<std::string> found = verify(*source.plan, library.kernels);
-  if (!found.empty()) throw UserError(fmt::format("{} does not hold: {}\nderive what follows from its decisions:  belfry place {} -o {}", file, fmt::join(found, "\n  "), file, file));
+  refuse_objections(verify(*source.plan, library.kernels), file);
   if (std::string hash = arithmetic_hash(*source.plan); hash != source.plan->arithmetic_hash)
     say(fmt::format("{}: its arithmetic hash is {}, but the file says {}: it was edited, or made by another version\n", file, hash, source.plan->arithmetic_hash));
   const HostFacts host = host_facts();

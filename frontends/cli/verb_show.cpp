@@ -23,6 +23,7 @@
 #include <belfry/frontends/json/records.h>
 #include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/train/run_folder.h>
+#include <belfry/graph/plan/verify.h>
 #include <belfry/graph/text.h>
 #include <belfry/ops/passes/passes.h>
 
@@ -50,6 +51,8 @@ void write(const std::string& file, const std::string& text) {
   say(fmt::format("wrote {}, {}\n", file, human_bytes(static_cast<std::int64_t>(text.size()))));
 }
 
+void print(const std::string& text) { std::cout << text; }
+
 /// As a session makes it for its outputs, or where it has none for its metrics.
 Graph serving_graph(const Graph& graph) {
   std::vector<std::string> outputs;
@@ -76,15 +79,17 @@ void draw_plan(const ShowArguments& o, const PlacedGraph& plan, const Library& l
   if (!o.pictures() && !o.timeline) return;
   refuse_unwritable({o.svg, o.html});
   std::optional<Forecast> f;
+  std::string why;  // it has no times
   try {
     f = forecast(plan, o.calibration.empty() ? CostTable{} : read_costs(read_file(o.calibration), o.calibration));
   } catch (const UserError& e) {
     if (o.timeline || !o.calibration.empty()) throw;
-    say(fmt::format("the picture has no times: {}\n", e.what()));
+    why = e.what();
   }
   const PictureOptions options{f ? &*f : nullptr, before.plan.get()};
   if (!o.svg.empty()) write(o.svg, draw_svg(plan, options));
   if (!o.html.empty()) write(o.html, draw_html(plan, options));
+  if (!why.empty()) say(fmt::format("the picture has no times: {}\n", why));
   if (!o.timeline) return;
   if (!o.trace.empty()) f = as_measured(BoundPlan(plan), *f, read_trace_times(read_file(o.trace), o.trace, plan, *f));
   std::cout << (o.json ? write_timeline(plan, *f) : describe_timeline(plan, *f));
@@ -153,9 +158,14 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
     if (o->memory && !source.plan)
       throw WrongUse(fmt::format("--memory is of plans, and {0} is none: belfry place {0}{1} -o plan.json makes one, of which belfry show plan.json --memory says it; belfry forecast {0}{1} says it at once", o->source, o->inference ? " --inference" : ""));
     if (o->inference) source.graph = std::make_shared<const Graph>(serving_graph(*source.graph));
-    if (!o->draws() && !o->timeline) std::cout << (o->json ? facts_text(*o, source) : source.plan ? o->memory ? describe_memory(*source.plan) : describe(*source.plan) : to_text(*source.graph));
-    else if (source.plan) draw_plan(*o, *source.plan, *library);
-    else draw_graph(*o, *source.graph);
+    if (!source.plan) return o->draws() || o->timeline ? draw_graph(*o, *source.graph) : print(o->json ? facts_text(*o, source) : to_text(*source.graph));
+    try {
+      if (o->draws() || o->timeline) draw_plan(*o, *source.plan, *library);
+      else print(o->json ? facts_text(*o, source) : o->memory ? describe_memory(*source.plan) : describe(*source.plan));
+    } catch (const UserError&) {  // a plan that does not hold is shown as far as it goes
+      refuse_objections(verify(*source.plan), o->source);
+      throw;
+    }
   });
 }
 

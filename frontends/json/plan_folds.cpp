@@ -50,15 +50,17 @@ std::string json_of_vector(const std::vector<int>& devices, const Cluster& clust
     }
     // Runs of towers on one device; a range takes as many as dealing gives back: lengths q + 1, then q.
     std::vector<int> group;
+    std::set<int> in_group;
     std::size_t at = t, first = 0, last = 0;
     while (at < devices.size() && devices[at] >= 0) {
       std::size_t run = 1;
       while (at + run < devices.size() && devices[at + run] == devices[at]) ++run;
-      bool fits = group.empty() || ((run == last || (run + 1 == last && last == first)) && std::find(group.begin(), group.end(), devices[at]) == group.end());
+      bool fits = group.empty() || ((run == last || (run + 1 == last && last == first)) && !in_group.contains(devices[at]));
       if (!fits) break;
       if (group.empty()) first = run;
       last = run;
       group.push_back(devices[at]);
+      in_group.insert(devices[at]);
       at += run;
     }
     line.add(range_text(static_cast<int>(t), static_cast<int>(at) - 1), json_text(to_string(cluster.ids(group))));

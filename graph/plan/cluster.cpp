@@ -112,9 +112,9 @@ Cluster local_cluster(const std::vector<DeviceId>& devices, int cores, std::int6
       throw UserError(fmt::format("device {} is not here: {} core{} and {} CPU device{} named; number them from cpu:0 on, or take sim:0, sim:1, …, which need no cores",
                                   to_string(id), cores, cores == 1 ? "" : "s", cpus, cpus == 1 ? " is" : "s are"));
     ClusterDevice& d = out.devices.emplace_back(ClusterDevice{id, id.kind == "cpu" ? "host" : to_string(id)});
-    auto slices = std::count_if(devices.begin(), devices.end(), [&](const DeviceId& o) { return o.kind == "gpu" && o.index == id.index; });
     if (id.kind != "gpu") d.memory = std::max(d.memory, memory);
-    else if (auto gpu = gpus.find(id.index); gpu != gpus.end()) d.memory = gpu->second / slices;
+    else if (auto gpu = gpus.find(id.index); gpu != gpus.end())
+      d.memory = gpu->second / std::count_if(devices.begin(), devices.end(), [&](const DeviceId& o) { return o.kind == "gpu" && o.index == id.index; });  // its logical ones share it
   }
   if (!host) out.devices.push_back({cpu(0), "host", 1, std::max(ClusterDevice{}.memory, memory)});
   return out;

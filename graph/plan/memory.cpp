@@ -276,11 +276,13 @@ std::shared_ptr<MemoryParts> set_groups(PlacedGraph& plan, const Instances& inst
     for (const auto& [rank, key] : used) shape.insert(shape.end(), {rank, key.first, key.second});
   }
   const std::vector<int> spaces = space_numbers(plan.cluster);
+  std::map<int, int> devices_in;
+  for (int s : spaces) ++devices_in[s];
   for (std::size_t d = 0; d < frames.size(); ++d) {
     frames[d].push_back(-parts.towers_on[d]);
     for (auto [c, local] : parts.frames_on[d]) frames[d].insert(frames[d].end(), {c, local});
     // Neighbours read what lies here: a group is planned by its first device, which in one memory is who they read from.
-    frames[d].push_back(std::count(spaces.begin(), spaces.end(), spaces[d]) > 1 ? spaces[d] : -1);
+    frames[d].push_back(devices_in.at(spaces[d]) > 1 ? spaces[d] : -1);
   }
   std::map<std::tuple<std::vector<int>, std::vector<int>, std::string>, std::size_t> known;
   plan.groups.clear();

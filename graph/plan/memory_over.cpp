@@ -44,6 +44,7 @@ class Writer {
 
   /// Per class, where the frame of a tower that leaves its slot to nobody lies; -1 where the group's devices differ in that.
   void set_hosts() {
+    if (here_.empty()) return;
     const std::vector<int>& devices = plan_.groups[g_].devices;
     for (std::size_t g = 0; g < devices.size(); ++g) {
       std::vector<std::pair<int, int>> hosts(here_.size(), {-1, -1});

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -16,6 +17,24 @@
 namespace belfry {
 
 namespace {
+
+/// Whether the variable's update is itself or a constant: it then has one value, from the second step on at the latest.
+bool stands_still(const Graph& g, NodeId variable) {
+  ValueId next = g.updates.at(variable);
+  while (g.node(next.node).op->name == "identity") next = g.node(next.node).inputs[0];
+  if (next.node == variable) return true;
+  const std::vector<bool> read = ancestors(g, {next});
+  for (NodeId id = 0; id < g.size(); ++id)
+    if (const std::string& op = g.node(id).op->name; read[static_cast<std::size_t>(id)] && (op == kInput || op == kVariable)) return false;
+  return true;
+}
+
+/// Whether any of the nodes is fed, or is a variable that moves.
+bool moves(const Graph& g, const std::vector<bool>& nodes) {
+  for (NodeId id = 0; id < g.size(); ++id)
+    if (nodes[static_cast<std::size_t>(id)] && (g.node(id).op->name == kInput || (g.updates.contains(id) && !stands_still(g, id)))) return true;
+  return false;
+}
 
 class Trainer {
  public:
@@ -136,19 +155,26 @@ class Trainer {
     return once(decays_, dtype, [&](const std::string&) { return base * real("weight_decay"); });
   }
 
-  bool can_count(const Node& n) const { return n.types.at(0) == counter_; }
-
-  /// What counts the steps: the user's own, where there is one.
-  Value step() {
-    if (NodeId id = g_.find_node("step"); id >= 0) {
-      const Node& n = g_.node(id);
-      if (can_count(n)) return g_.value({id, 0});
-      throw UserError(fmt::format("the graph '{}' has a node '{}'{}, which is {}, and what is trained counts its steps in {} of that name: give the node another name", g_.name, n.name, n.source.aside(), to_string(n.types.at(0)), to_string(counter_)));
-    }
+  /// The user's own node of that name, or a variable that is added; none where the user's cannot count.
+  std::optional<Value> counter() {
+    if (NodeId id = g_.find_node("step"); id >= 0) return g_.node(id).types.at(0) == counts_in_ ? std::optional(g_.value({id, 0})) : std::nullopt;
     Cursor before = std::exchange(g_.cursor, {"", {}, -1, Role::update, {}});
     Value out = variable(g_, "step", {}, {.dtype = i64, .trainable = false}, {});
     g_.cursor = before;
     return out;
+  }
+
+  [[noreturn]] void refuse_step(const std::string& why) const {
+    const Node& n = g_.node(g_.find_node("step"));
+    throw UserError(fmt::format("the graph '{}' has a node '{}'{}, {}, and what is trained counts its steps in {} of that name: give the node another name", g_.name, n.name, n.source.aside(), why, to_string(counts_in_)));
+  }
+
+  /// What counts the steps, for what reads them.
+  Value step() {
+    std::optional<Value> out = counter();
+    if (!out) refuse_step("which is " + to_string(g_.node(g_.find_node("step")).types.at(0)));
+    reads_steps_ = true;
+    return *out;
   }
 
   // ---------------------------------------------------------------- updates
@@ -271,21 +297,25 @@ class Trainer {
   }
 
   void count_steps() {
-    if (NodeId id = g_.find_node("step"); id >= 0 && !can_count(g_.node(id))) return;  // nothing here reads the steps
-    Value s = step();
-    if (g_.node(s.id.node).op->name != kVariable) return;  // who feeds it counts
-    g_.cursor = {"", {}, s.id.node, Role::update, {}};
-    if (!g_.updates.contains(s.id.node)) g_.updates[s.id.node] = g_.add("add", {s, constant_like(s, 1)}, {}, "step/next").id;
-    g_.cursor = {};
+    const std::optional<Value> s = counter();
+    if (!s) return;  // nothing here reads the steps
+    const NodeId id = s->id.node;
+    if (g_.node(id).op->name == kVariable && !g_.updates.contains(id)) {  // else who feeds or updates it counts
+      g_.cursor = {"", {}, id, Role::update, {}};
+      g_.updates[id] = g_.add("add", {*s, constant_like(*s, 1)}, {}, "step/next").id;
+      g_.cursor = {};
+    }
+    if (reads_steps_ && !moves(g_, ancestors(g_, {s->id}))) refuse_step("which is the same in each step");
   }
 
-  const TensorType counter_{i64, {}};
+  const TensorType counts_in_{i64, {}};
   Graph& g_;
   TrainSpec spec_;
   const OptimizerKind& kind_;
   Attributes options_;
   std::map<DType, Value> base_rates_, rates_, decays_, ones_, roots_, counts_, weights_;
   Value scheduled_;
+  bool reads_steps_ = false;
   std::set<NodeId> decayed_;
 };
 
@@ -298,17 +328,6 @@ Graph differentiate(const Graph& graph) {
     Trainer(out).run();
   }
   return out;
-}
-
-/// Whether the variable's update is itself or a constant: it then has one value, from the second step on at the latest.
-static bool stands_still(const Graph& g, NodeId variable) {
-  ValueId next = g.updates.at(variable);
-  while (g.node(next.node).op->name == "identity") next = g.node(next.node).inputs[0];
-  if (next.node == variable) return true;
-  const std::vector<bool> read = ancestors(g, {next});
-  for (NodeId id = 0; id < g.size(); ++id)
-    if (const std::string& op = g.node(id).op->name; read[static_cast<std::size_t>(id)] && (op == kInput || op == kVariable)) return false;
-  return true;
 }
 
 void refuse_draws_that_repeat(const Graph& g) {
@@ -325,14 +344,9 @@ void refuse_draws_that_repeat(const Graph& g) {
     if (!step.valid() || !looked_at.insert({seed, step}).second) continue;
     const std::vector<bool> read = ancestors(g, {seed, step}), by_step = ancestors(g, {step});
     std::string still;
-    bool moves = false;
-    for (NodeId id = 0; id < g.size(); ++id) {
-      if (!read[static_cast<std::size_t>(id)]) continue;
-      const std::string& op = g.node(id).op->name;
-      moves = moves || op == kInput || (g.updates.contains(id) && !stands_still(g, id));
-      if (op == kVariable && by_step[static_cast<std::size_t>(id)]) still = g.node(id).name;
-    }
-    if (moves || still.empty()) continue;
+    for (NodeId id = 0; id < g.size(); ++id)
+      if (by_step[static_cast<std::size_t>(id)] && g.node(id).op->name == kVariable) still = g.node(id).name;
+    if (still.empty() || moves(g, read)) continue;
     const char* why = g.updates.contains(g.find_node(still)) ? "whose update is itself or a constant" : "which nothing updates";
     throw UserError(fmt::format("[{}] node '{}'{}: its step is the variable '{}', {}, so that it would draw the same in each step; {}give '{}' an update that counts", n.op->name, n.name,
                                 n.source.aside(), still, why, still == "step" ? "" : "let it read the variable 'step', which training counts, or ", still));

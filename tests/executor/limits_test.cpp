@@ -1,7 +1,6 @@
 // What becomes of a run where the process gets no more memory or threads.
 #include <gtest/gtest.h>
 
-#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 
 #include <belfry/belfry.h>
 
+#include "no_threads.h"
 #include "plans.h"
 #include "says.h"
 
@@ -68,16 +68,11 @@ TEST_F(Limits, of_threads_are_told_with_a_way_out) {
   auto plan = std::make_shared<const PlacedGraph>(place(graph, to_strategy(Mirrored{.devices = sims(4), .threads = 1}), cluster, 8));
   Program program(plan, reference_kernels());
   ASSERT_EQ(program.threads().size(), 4u);
-  pthread_attr_t before, large;
-  ASSERT_EQ(::pthread_getattr_default_np(&before), 0);
-  ASSERT_EQ(::pthread_attr_init(&large), 0);
-  ASSERT_EQ(::pthread_attr_setstacksize(&large, std::size_t{1} << 30), 0);  // which no thread that has ended leaves
-  ASSERT_EQ(::pthread_setattr_default_np(&large), 0);
   for (std::size_t some : {0, 2}) {
+    const ThreadStacks large(std::size_t{1} << 30);  // which no thread that has ended leaves
     Limit limit((some << 30) + (std::size_t{512} << 20));  // a thread takes addresses for what it allocates, too
     EXPECT_TRUE(says<UserError>([&] { Runner runner(program); }, {"of the 4 host threads that the plan wants this process gets " + std::to_string(some), "ulimit -u", "fewer towers"}));
   }
-  ASSERT_EQ(::pthread_setattr_default_np(&before), 0);
   Runner runner(program);
   const Tensors feeds = feeds_for(*graph, 8);
   EXPECT_FALSE(runner.run(views(feeds)).error);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/json/graph_file.h>
@@ -13,6 +14,8 @@
 
 namespace belfry::test {
 namespace {
+
+using Build = std::function<Value(Builder&)>;
 
 /// One dense layer that fits a line.
 struct Line {
@@ -313,6 +316,39 @@ TEST(Optimizers, refuse_a_step_that_cannot_count) {
     EXPECT_EQ(graph.updates.contains(graph.find_node("step")), trainable);
     EXPECT_EQ(trained(built(Sgd{}, trainable), 2).at("step").dtype(), f32);
   }
+}
+
+/// A node of that name which is the same in each step would leave the rate where it begins.
+TEST(Optimizers, refuse_a_step_that_stands_still) {
+  auto why = [](const Build& step, const Optimizer& optimizer = Adam{}) {
+    Line line;
+    step(line.b);
+    return message_of([&] { run_passes(training_passes(), std::move(line).minimized(optimizer)); });
+  };
+  auto one = [](Builder& b, const std::string& name = {}) { return constant(b.graph(), HostTensor::scalar<std::int64_t>(1), name); };
+  auto clock = [](Builder& b, const std::string& name) { return b.variable(name, {}, {.dtype = i64, .trainable = false}); };
+  const Build fixed = [one](Builder& b) { return one(b, "step"); }, of_a_fixed = [clock](Builder& b) { return identity(clock(b, "clock"), "step"); };
+  const Build kept = [clock](Builder& b) {
+    Value s = clock(b, "step");
+    b.update(s, identity(s));
+    return s;
+  };
+  for (const Build& step : {fixed, of_a_fixed, kept}) {
+    EXPECT_THAT(why(step), testing::AllOf(testing::HasSubstr("a node 'step' (optimizers_test.cpp:"), testing::HasSubstr("which is the same in each step"), testing::HasSubstr("give the node another name")));
+    EXPECT_EQ(why(step, Sgd{}), "(no error)");
+  }
+  const Build fed = [](Builder& b) { return b.input("step", i64, {}); }, counted = [clock](Builder& b) { return clock(b, "step"); };
+  const Build own = [clock, one](Builder& b) {
+    Value s = clock(b, "step");
+    b.update(s, s + one(b) + one(b));
+    return s;
+  };
+  const Build of_own = [clock, one](Builder& b) {
+    Value s = clock(b, "clock");
+    b.update(s, s + one(b));
+    return identity(s, "step");
+  };
+  for (const Build& step : {fed, counted, own, of_own}) EXPECT_EQ(why(step), "(no error)");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <belfry/graph/attributes.h>
 #include <belfry/graph/error.h>
 #include <belfry/graph/host_tensor.h>
+#include <belfry/graph/split_state.h>
 
 #include "says.h"
 
@@ -77,6 +78,18 @@ TEST(HostTensors, check_their_dtype_and_count) {
   EXPECT_TRUE(says([] { HostTensor::of<float>({3}, {1, 2}); }, {"2 values for the shape (3)"}));
   EXPECT_TRUE(says([] { HostTensor(f32, {-1, 2}); }, {"f32(-1, 2)", "negative size"}));
   EXPECT_TRUE(says([] { HostTensor(f32, {-1, -2}); }, {"negative size"}));
+}
+
+TEST(Shares, know_what_they_hold) {
+  for (std::int64_t count = 0; count <= 12; ++count)
+    for (std::int64_t parts = 1; parts <= 14; ++parts) {
+      std::int64_t k = 0;
+      for (std::int64_t i = 0; i < parts; ++i) {
+        EXPECT_EQ(share_of(count, parts, i).first, k);
+        for (; k < share_of(count, parts, i).past; ++k) EXPECT_EQ(share_with(count, parts, k), i) << k << " of " << count << " in " << parts;
+      }
+      EXPECT_EQ(k, count);
+    }
 }
 
 TEST(HostTensors, are_copied_moved_and_assigned) {

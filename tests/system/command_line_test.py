@@ -86,6 +86,19 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0, f"an edited plan derived anew: {done.stderr}")
     done = subprocess.run([program, "diff", "two.json", "moved.json"], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
     expect("decision" not in done.stdout, f"the edited and the moved plan differ: {done.stdout}")
+    # What is shown of a plan that does not hold goes as far as it can, then says the same.
+    done = subprocess.run([program, "place", "mlp", "--devices", "sim:0-1", "--strategy", "towers", "--batch", "8", "-o", "whole.json"], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
+    expect(done.returncode == 0, f"a plan on two devices: {done.stderr}")
+    whole = pathlib.Path(folder, "whole.json").read_text(encoding="utf-8")
+    broken = re.sub(r'("op": "copy".*?"assigned": )"sim:0-1"', r'\1"sim:0"', whole, count=1)
+    expect(broken != whole, "no copy is on both devices")
+    pathlib.Path(folder, "broken.json").write_text(broken, encoding="utf-8")
+    for options in ((), ("--dot", "broken.dot")):
+        done = subprocess.run([program, "show", "broken.json", *options], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
+        expect(done.returncode == 0, f"show of a broken plan {options}: {done.stderr}")
+    for options in (("--json",), ("--memory",), ("--timeline",), ("--html", "broken.html"), ("--svg", "broken.svg")):
+        done = subprocess.run([program, "show", "broken.json", *options], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
+        expect(done.returncode == 1 and "broken.json does not hold: unbound: no instance of " in done.stderr and "belfry place broken.json -o broken.json" in done.stderr, f"show of a broken plan {options}: {done}")
     # A hash is a record: another one is said, and the plan runs.
     edited = re.sub(r'("arithmetic_hash": ")[0-9a-f]{4}', r'\1zzzz', plan.read_text(encoding="utf-8"), count=1)
     pathlib.Path(folder, "hash.json").write_text(edited, encoding="utf-8")
