@@ -141,6 +141,16 @@ TEST_F(Gpus, without_nvml_the_driver_is_asked) {
   EXPECT_EQ(probe().links.at(0).kind, "host");
 }
 
+/// NVML speaks of the whole card.
+TEST_F(Gpus, that_are_a_part_of_a_card_have_no_more_free_than_it) {
+  environment.set("FAKE_CUDA_MEMORY", "1048576");
+  EXPECT_EQ(probe().gpus.at(0).free_bytes, 1048576);
+  environment.set("FAKE_CUDA_FAIL", "cuMemGetInfo:1:201");
+  const CudaFacts facts = probe();
+  EXPECT_EQ(facts.gpus.at(0).free_bytes, -1);
+  EXPECT_EQ(facts.gpus[0].stops.what, "");
+}
+
 TEST_F(Gpus, a_query_that_fails_is_told_by_name) {
   environment.set("FAKE_CUDA_GPUS", "2");
   environment.set("FAKE_CUDA_FAIL", "cuDeviceTotalMem:2:214");

@@ -325,9 +325,9 @@ TEST(Optimizers, refuse_a_step_that_stands_still) {
     step(line.b);
     return message_of([&] { run_passes(training_passes(), std::move(line).minimized(optimizer)); });
   };
-  auto one = [](Builder& b, const std::string& name = {}) { return constant(b.graph(), HostTensor::scalar<std::int64_t>(1), name); };
+  auto one = [](Builder& b) { return constant(b.graph(), HostTensor::scalar<std::int64_t>(1)); };
   auto clock = [](Builder& b, const std::string& name) { return b.variable(name, {}, {.dtype = i64, .trainable = false}); };
-  const Build fixed = [one](Builder& b) { return one(b, "step"); }, of_a_fixed = [clock](Builder& b) { return identity(clock(b, "clock"), "step"); };
+  const Build fixed = [one](Builder& b) { return identity(one(b), "step"); }, of_a_fixed = [clock](Builder& b) { return identity(clock(b, "clock"), "step"); };
   const Build kept = [clock](Builder& b) {
     Value s = clock(b, "step");
     b.update(s, identity(s));

@@ -78,6 +78,19 @@ TEST(BoundPlan, refuses_towers_without_rows_and_frames_outside_of_towers) {
   EXPECT_TRUE(says([&] { BoundPlan bound(outside); }, {"is outside the towers, but lies in a tower's frame"}));
 }
 
+TEST(Moves, are_told_by_what_they_carry_and_by_the_numbers_of_devices) {
+  const PlacedGraph plan = place(std::make_shared<const Graph>(training_graph(net("decay"))), to_strategy(Towers{.devices = sims(12), .towers = 12, .threads = 1}), sim_cluster(12), 25);
+  std::vector<std::string> most, others;
+  const std::vector<LinkLoad> links = link_bytes(plan);
+  for (const LinkLoad& l : links) {
+    const bool first = l.bytes == links[0].bytes;
+    EXPECT_TRUE(!first || others.empty()) << l.from << " to " << l.to;
+    if (l.from == "host") (first ? most : others).push_back(l.to);
+  }
+  EXPECT_THAT(most, testing::ElementsAre("sim:0"));  // 3 rows
+  EXPECT_THAT(others, testing::ElementsAre("sim:1", "sim:2", "sim:3", "sim:4", "sim:5", "sim:6", "sim:7", "sim:8", "sim:9", "sim:10", "sim:11"));
+}
+
 TEST(Moves, of_what_a_tower_lacks_are_refused) {
   PlacedGraph plan = place(std::make_shared<const Graph>(training_graph(net("decay"))), to_strategy(Layers{.devices = sims(2), .towers = 2, .threads = 1}), sim_cluster(2), 4);
   const auto copy = std::find_if(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.op == kCopy && n.scope == Scope::tower; });
