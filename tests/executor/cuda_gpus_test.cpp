@@ -145,7 +145,7 @@ TEST_F(Gpus, without_nvml_the_driver_is_asked) {
 TEST_F(Gpus, that_are_a_part_of_a_card_have_no_more_free_than_it) {
   environment.set("FAKE_CUDA_MEMORY", "1048576");
   EXPECT_EQ(probe().gpus.at(0).free_bytes, 1048576);
-  environment.set("FAKE_CUDA_FAIL", "cuMemGetInfo:1:201");
+  environment.set("FAKE_CUDA_FAIL", "cuMemGetInfo_v2:1:201");
   const CudaFacts facts = probe();
   EXPECT_EQ(facts.gpus.at(0).free_bytes, -1);
   EXPECT_EQ(facts.gpus[0].stops.what, "");
