@@ -268,12 +268,13 @@ void Runner::run_captured(int thread, Segment& s) {
 void Runner::prepare_launches(int thread) {
   std::vector<LaunchesJointly*> joint;
   for (Segment& s : of(segments_, thread)) {
-    if (!s.captured || std::exchange(s.prepared, true)) continue;
+    if (!s.captured || s.prepared) continue;
     for (std::size_t t = 0; t < s.place.size(); ++t)
       if (s.place[t] != static_cast<int>(t)) joint.push_back(&dynamic_cast<LaunchesJointly&>(*program_.tasks(thread)[s.first + static_cast<std::size_t>(s.place[t])].kernel));
   }
   for (LaunchesJointly* j : joint) j->prepare_joint();
   for (LaunchesJointly* j : joint) j->finish_joint();
+  for (Segment& s : of(segments_, thread)) s.prepared = s.captured;  // not before all is loaded: within a capture nothing can be
 }
 
 void Runner::drive(int thread, const Task*& at) {

@@ -50,7 +50,7 @@ inline AttributeDef wide_result() { return {"wide", false}; }
 enum class ScalarResult : std::uint8_t {
   any,
   arithmetic,  ///< a sum, difference or product, whose NaN has no sign on GPUs
-  selected,    ///< an input, or that with another sign, or a constant that halves hold: there is nothing to round
+  selected,    ///< an input, or that with another sign, or a constant that halves hold: there is nothing to round; of a NaN the sign may be another where a tree selects it
 };
 
 struct OpDef {

@@ -230,7 +230,8 @@ class Assigner {
       }
       if (!glob_matches(rest, n.name)) continue;
       if (tower != -2 && n.scope != Scope::tower) throw UserError(fmt::format("the rule \"{}\" speaks of towers, but '{}' runs outside them: write \"{}\"", match, n.name, rest));
-      std::string why = is_op(n, kInput)     ? "is an input: feeds live on the host; move what reads it"
+      std::string why = n.again              ? "is computed again where it was computed first; move that"
+                        : is_op(n, kInput)   ? "is an input: feeds live on the host; move what reads it"
                         : is_op(n, kFetch)   ? "is a result: results live on the host"
                         : held_by_readers(n) ? "is a source, which is computed where it is read; move what reads it"
                                              : fmt::format("is decided by a rule before it ({}); take one of the two out", n.reason);

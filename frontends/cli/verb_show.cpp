@@ -68,6 +68,17 @@ void draw_graph(const ShowArguments& o, const Graph& graph) {
   if (!o.dot.empty()) write(o.dot, draw_dot(graph));
 }
 
+/// What is made of a plan; one that does not hold is shown as far as it goes, and then says so.
+template <class Make>
+auto of_plan(const std::string& file, const PlacedGraph& plan, Make make) {
+  try {
+    return make();
+  } catch (const UserError&) {
+    refuse_objections(verify(plan), file);
+    throw;
+  }
+}
+
 void draw_plan(const ShowArguments& o, const PlacedGraph& plan, const Library& library) {
   Source before;
   if (!o.beside.empty()) {
@@ -78,17 +89,21 @@ void draw_plan(const ShowArguments& o, const PlacedGraph& plan, const Library& l
   if (!o.dot.empty()) write(o.dot, draw_dot(plan));
   if (!o.pictures() && !o.timeline) return;
   refuse_unwritable({o.svg, o.html});
+  const CostTable costs = o.calibration.empty() ? CostTable{} : read_costs(read_file(o.calibration), o.calibration);
   std::optional<Forecast> f;
   std::string why;  // it has no times
   try {
-    f = forecast(plan, o.calibration.empty() ? CostTable{} : read_costs(read_file(o.calibration), o.calibration));
+    f = forecast(plan, costs);
   } catch (const UserError& e) {
-    if (o.timeline || !o.calibration.empty()) throw;
+    if (o.timeline || !o.calibration.empty()) {
+      refuse_objections(verify(plan), o.source);
+      throw;
+    }
     why = e.what();
   }
   const PictureOptions options{f ? &*f : nullptr, before.plan.get()};
-  if (!o.svg.empty()) write(o.svg, draw_svg(plan, options));
-  if (!o.html.empty()) write(o.html, draw_html(plan, options));
+  if (!o.svg.empty()) write(o.svg, of_plan(o.source, plan, [&] { return draw_svg(plan, options); }));
+  if (!o.html.empty()) write(o.html, of_plan(o.source, plan, [&] { return draw_html(plan, options); }));
   if (!why.empty()) say(fmt::format("the picture has no times: {}\n", why));
   if (!o.timeline) return;
   if (!o.trace.empty()) f = as_measured(BoundPlan(plan), *f, read_trace_times(read_file(o.trace), o.trace, plan, *f));
@@ -159,13 +174,8 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
       throw WrongUse(fmt::format("--memory is of plans, and {0} is none: belfry place {0}{1} -o plan.json makes one, of which belfry show plan.json --memory says it; belfry forecast {0}{1} says it at once", o->source, o->inference ? " --inference" : ""));
     if (o->inference) source.graph = std::make_shared<const Graph>(serving_graph(*source.graph));
     if (!source.plan) return o->draws() || o->timeline ? draw_graph(*o, *source.graph) : print(o->json ? facts_text(*o, source) : to_text(*source.graph));
-    try {
-      if (o->draws() || o->timeline) draw_plan(*o, *source.plan, *library);
-      else print(o->json ? facts_text(*o, source) : o->memory ? describe_memory(*source.plan) : describe(*source.plan));
-    } catch (const UserError&) {  // a plan that does not hold is shown as far as it goes
-      refuse_objections(verify(*source.plan), o->source);
-      throw;
-    }
+    if (o->draws() || o->timeline) return draw_plan(*o, *source.plan, *library);
+    print(of_plan(o->source, *source.plan, [&] { return o->json ? facts_text(*o, source) : o->memory ? describe_memory(*source.plan) : describe(*source.plan); }));
   });
 }
 

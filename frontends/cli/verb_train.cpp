@@ -122,9 +122,10 @@ bool go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOp
   const std::int64_t step = steps_of(session);
   say(fmt::format("going on from {}: step {}, epoch {}, row {}\n", from, step, session.data_progress.epoch + 1, session.data_progress.position));
   if (!o.state.empty()) say(fmt::format("--state {}: does nothing here, since the variables are those of the checkpoint\n", o.state));
-  const bool done = o.steps ? step >= o.steps : session.data_progress.epoch >= o.epochs;
+  const std::int64_t taken = session.data_progress.steps_of_run;
+  const bool done = o.steps ? taken >= o.steps : session.data_progress.epoch >= o.epochs;
   if (done)
-    say(fmt::format("{}: the run has {} {} already, and {} asks for no more\n", from, o.steps ? step : session.data_progress.epoch, o.steps ? "steps" : "epochs",
+    say(fmt::format("{}: the run has {} {} already, and {} asks for no more\n", from, o.steps ? taken : session.data_progress.epoch, o.steps ? "steps" : "epochs",
                     o.steps ? fmt::format("--steps {}", o.steps) : fmt::format("--epochs {}", o.epochs)));
   return done;
 }
@@ -187,7 +188,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   averages.reset();
   if (o.json) {
     const std::string run_folder = o.out.empty() ? "" : fmt::format("\"run\": {}, ", json_text(printable(o.out)));
-    std::cout << fmt::format("{{{}{}, \"steps\": {}, \"epochs\": {}}}\n", run_folder, means_text(data.test.rows(), result), steps_of(session), json_lines(epochs));
+    std::cout << fmt::format("{{{}{}, \"steps\": {}, \"epochs\": {}}}\n", run_folder, means_text(data.test.rows(), result), session.data_progress.steps_of_run, json_lines(epochs));
   } else if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
   else std::cout << metrics_text(result) << "\n";
   if (writes) write_results(session, data.train, o.out, std::move(run), batch, fetches);

@@ -58,6 +58,7 @@ struct Room {
 
 TrainingLoops::TrainingLoops(Session& session, LoopOptions options)
     : session_(session), loops_(loops_of(session)), options_(std::move(options)), cut_(cut_updates(session.training_graph())) {
+  refuse_steps_that_stand_still(session.graph());
   refuse_draws_that_repeat(session.training_graph());  // whole: what counts a worker's step is the server's
   if (!session.options().rules.empty()) throw UserError(fmt::format("[{}] placement rules do not reach into loops: each worker has one device, and the servers have the variables", session.strategy().name));
   check_averages();

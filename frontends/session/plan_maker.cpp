@@ -169,6 +169,7 @@ std::string PlanMaker::what_would_fit(const PlanKey& key, const PlacedGraph& pla
 
 std::shared_ptr<const Graph> PlanMaker::graph_for(Mode mode, const std::vector<std::string>& fetches) {
   if (mode == Mode::step && !draws_checked_) {
+    refuse_steps_that_stand_still(source_);
     refuse_draws_that_repeat(*training_);
     draws_checked_ = true;
   }

@@ -74,6 +74,7 @@ class Session {
   /// Where the data stand after the last finished step: kept for checkpoints, moved by fit.
   struct DataProgress {
     std::int64_t epoch = 0, position = 0, steps = 0;  ///< steps: of training by fit, those that a gate closed too; after an early stop the best epoch's
+    std::int64_t steps_of_run = 0;                    ///< that fit took since the session began, or the run that it goes on with
     bool operator==(const DataProgress&) const = default;
   };
   DataProgress data_progress;

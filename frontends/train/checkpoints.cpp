@@ -1,6 +1,7 @@
 #include <belfry/frontends/train/checkpoints.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -18,6 +19,9 @@
 
 namespace belfry {
 
+/// Among what a checkpoint says of its run: the variable `step` may have begun elsewhere, or count by more than one.
+static constexpr const char* kStepsOfRun = "steps of the run";
+
 std::int64_t steps_of(Session& session) {
   const Graph& g = session.training_graph();
   const NodeId id = g.find_node("step");
@@ -34,6 +38,7 @@ Checkpoint Checkpoint::of(Session& session, TextMap run) {
   data.seed = session.seed();
   data.note = session.graph().name;
   data.run = std::move(run);
+  data.run[kStepsOfRun] = std::to_string(session.data_progress.steps_of_run);
   return Checkpoint(std::move(data));
 }
 
@@ -45,7 +50,8 @@ void Checkpoint::restore(Session& session) const {
   for (const auto& [name, value] : have)
     if (!data_.state.contains(name)) throw UserError(fmt::format("the checkpoint of '{}' lacks the variable '{}' of the graph '{}'", data_.note, name, session.graph().name));
   session.load_state(data_.state);
-  session.data_progress = {data_.epoch, data_.position, data_.step};
+  session.data_progress = {data_.epoch, data_.position, data_.step, data_.step};
+  if (const auto steps = data_.run.find(kStepsOfRun); steps != data_.run.end()) std::from_chars(steps->second.data(), steps->second.data() + steps->second.size(), session.data_progress.steps_of_run);
 }
 
 std::filesystem::path best_checkpoint(const std::filesystem::path& dir) { return dir / "best.safetensors"; }

@@ -76,7 +76,7 @@ class Fitter {
  public:
   Fitter(Session& session, const DataSet& data, const FitOptions& options)
       : session_(session), options_(checked(options)), batches_(data, rows_handed_out(session, options.batch), options.shuffle, options.last_batch), stop_(session.graph(), options),
-        fetches_(fit_fetches(session, options)), names_(reported(session.graph())), losses_(loss_names(session.graph())), before_(steps_of(session)) {
+        fetches_(fit_fetches(session, options)), names_(reported(session.graph())), losses_(loss_names(session.graph())), before_(steps_of(session)), before_of_run_(session.data_progress.steps_of_run) {
     const Graph& g = session.graph();
     if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
     check_columns(g, data);
@@ -97,7 +97,7 @@ class Fitter {
     const std::optional<Loops>& loops = session.strategy().loops;
     step_rows_ = loops && !loops->backup ? rows_handed_out(session, options.batch) : options.batch;
     if (loops) loops_ = std::make_unique<TrainingLoops>(session, LoopOptions{rows_handed_out(session, options.batch), fetches_});
-    if (options.steps) steps_wanted_ = std::max<std::int64_t>(0, options.steps - (options.resumed ? before_ : 0));
+    if (options.steps) steps_wanted_ = std::max<std::int64_t>(0, options.steps - (options.resumed ? session.data_progress.steps_of_run : 0));
     epochs_ = options.steps ? epoch_after(data.rows()) : options.epochs + (options.resumed ? 0 : input_->position().epoch);
     if (!options.checkpoints.empty() && std::filesystem::exists(best_checkpoint(options.checkpoints))) {
       stop_.take(options.notes);
@@ -254,7 +254,7 @@ class Fitter {
     return out;
   }
 
-  void stands() { session_.data_progress = {input_->position().epoch, input_->position().position, before_ + steps_}; }
+  void stands() { session_.data_progress = {input_->position().epoch, input_->position().position, before_ + steps_, before_of_run_ + steps_}; }
 
   /// A step is done: what it gave is counted and told.
   void finished(Epoch& e, const std::vector<Part>& parts) {
@@ -278,7 +278,7 @@ class Fitter {
     auto log = [&] { log_->step(p, here.rows()); };
     if (!anew) told(log);
     for (const Part& part : parts) check_finite(*part.results, losses_, p);
-    if (before_ + steps_ == 1) checkpoints_->begun();
+    if (before_of_run_ + steps_ == 1) checkpoints_->begun();
     if (steps_ == 1) {  // the first step builds the program
       e.first = since(e.start);
       e.first_rate = static_cast<double>(here.rows()) / std::max(e.first, 1e-9);
@@ -357,7 +357,7 @@ class Fitter {
   Batch ahead_;                                        ///< the next one, where it was made already
   std::vector<std::string> fetches_, names_, losses_;  ///< names_: what is reported of them
   bool with_rate_ = false, read_ = false;              ///< read_: somebody looks at Progress::last
-  std::int64_t epochs_ = 0, before_, steps_ = 0;       ///< before_: steps of the session before this training
+  std::int64_t epochs_ = 0, before_, before_of_run_, steps_ = 0;  ///< before_: steps of the session before this training
   std::int64_t steps_wanted_ = std::numeric_limits<std::int64_t>::max();  ///< of this training
   std::int64_t step_rows_ = 0;
   std::unique_ptr<TrainingLoops> loops_;               ///< of a strategy that has some

@@ -235,6 +235,7 @@ class Binder {
           if (int e = plan_.device_of(m, t); e >= 0 && (w.relation == Wait::kTowers || e == device)) out.emplace_back(maker, t, e);
         return out;
       case Wait::kEvery:
+        if (m.scope == Scope::tower) unbound(fmt::format("'{}' waits for all that hold '{}', which is the towers'", n.name, m.name));
         for (int e : m.holders) out.emplace_back(maker, -1, e);
         return out;
       case Wait::kShared: {
@@ -243,7 +244,9 @@ class Binder {
         if (!is_there(node(at.node))) out.emplace_back(at.node, -1, at.device);
         return out;
       }
-      case Wait::kReaders: break;
+      case Wait::kReaders:
+        if (m.scope == Scope::tower) unbound(fmt::format("'{}' waits for who reads '{}', which is the towers'", n.name, m.name));
+        break;
     }
     for (int r : readers_[static_cast<std::size_t>(w.value)]) {
       if (r == i) continue;
@@ -277,6 +280,7 @@ class Binder {
     for (const Producer& p : waited) {
       auto at = where_.find(p);
       if (at == where_.end()) unbound(fmt::format("'{}' of tower {} is in no stream", node(std::get<0>(p)).name, std::get<1>(p)));
+      if (at->second.first == stream && at->second.second >= sequence && sequence) unbound(fmt::format("'{}' waits for '{}', which comes no earlier in its stream", n.name, node(std::get<0>(p)).name));
       if (at->second.first != stream) furthest[at->second.first] = std::max(furthest[at->second.first], at->second.second);
     }
     for (auto [s, count] : furthest) out.waits.push_back({s, count});

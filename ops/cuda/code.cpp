@@ -1,5 +1,6 @@
 #include <belfry/ops/cuda/code_internal.h>
 
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -20,8 +21,17 @@ void GpuCode::load() {
     std::lock_guard lock(mutex_);
     if (auto asked = asked_.extract({std::this_thread::get_id(), of})) mine = std::move(asked.mapped());
   }
-  for (const auto& f : mine)
-    if (const auto function = f.lock()) function->load();
+  std::exception_ptr first;
+  for (const auto& f : mine) {
+    try {
+      if (const auto function = f.lock()) function->load();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+      std::lock_guard lock(mutex_);
+      asked_[{std::this_thread::get_id(), of}].push_back(f);  // whoever asks again tries again
+    }
+  }
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace belfry

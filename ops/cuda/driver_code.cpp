@@ -42,7 +42,7 @@ class DriverFunction : public GpuFunction {
     check_driver(driver_, driver_.cuLibraryGetKernel(&kernel, libraries_->of(driver_, compiled_.get()), entry_.c_str()), "cuLibraryGetKernel");
     // A kernel is brought to its device when it is first asked about: not while a stream is captured.
     int registers = 0;
-    driver_.cuKernelGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel, device_);
+    check_driver(driver_, driver_.cuKernelGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel, device_), "cuKernelGetAttribute");
     kernel_ = kernel;
   }
 

@@ -18,23 +18,33 @@ namespace belfry {
 
 namespace {
 
-/// Whether the variable's update is itself or a constant: it then has one value, from the second step on at the latest.
-bool stands_still(const Graph& g, NodeId variable) {
-  ValueId next = g.updates.at(variable);
-  while (g.node(next.node).op->name == "identity") next = g.node(next.node).inputs[0];
-  if (next.node == variable) return true;
-  const std::vector<bool> read = ancestors(g, {next});
-  for (NodeId id = 0; id < g.size(); ++id)
-    if (const std::string& op = g.node(id).op->name; read[static_cast<std::size_t>(id)] && (op == kInput || op == kVariable)) return false;
-  return true;
-}
+/// Which variables move: an update that is the variable itself, a constant, or what stands still too gives one value, from some step on.
+class Movement {
+ public:
+  explicit Movement(const Graph& g) : g_(g) {}
 
-/// Whether any of the nodes is fed, or is a variable that moves.
-bool moves(const Graph& g, const std::vector<bool>& nodes) {
-  for (NodeId id = 0; id < g.size(); ++id)
-    if (nodes[static_cast<std::size_t>(id)] && (g.node(id).op->name == kInput || (g.updates.contains(id) && !stands_still(g, id)))) return true;
-  return false;
-}
+  /// Whether any of the nodes is fed, or is a variable that moves.
+  bool of(const std::vector<bool>& nodes) {
+    for (NodeId id = 0; id < g_.size(); ++id)
+      if (nodes[static_cast<std::size_t>(id)] && (g_.node(id).op->name == kInput || (g_.node(id).op->name == kVariable && of_variable(id)))) return true;
+    return false;
+  }
+
+ private:
+  bool of_variable(NodeId variable) {
+    const auto update = g_.updates.find(variable);
+    if (update == g_.updates.end()) return false;
+    auto [known, fresh] = known_.try_emplace(variable, true);  // a ring of variables may well move
+    if (!fresh) return known->second;
+    ValueId next = update->second;
+    while (g_.node(next.node).op->name == "identity") next = g_.node(next.node).inputs[0];
+    const bool moves = next.node != variable && of(ancestors(g_, {next}));
+    return known_[variable] = moves;
+  }
+
+  const Graph& g_;
+  std::map<NodeId, bool> known_;
+};
 
 class Trainer {
  public:
@@ -65,6 +75,11 @@ class Trainer {
     }
     count_steps();
     if (scale) scale.update(g_.gate, finite);
+  }
+
+  /// Once it has run.
+  void refuse_steps_that_stand_still() {
+    if (reads_steps_ && !Movement(g_).of(ancestors(g_, {step().id}))) refuse_step("which is the same in each step");
   }
 
  private:
@@ -305,7 +320,6 @@ class Trainer {
       g_.updates[id] = g_.add("add", {*s, constant_like(*s, 1)}, {}, "step/next").id;
       g_.cursor = {};
     }
-    if (reads_steps_ && !moves(g_, ancestors(g_, {s->id}))) refuse_step("which is the same in each step");
   }
 
   const TensorType counts_in_{i64, {}};
@@ -330,8 +344,18 @@ Graph differentiate(const Graph& graph) {
   return out;
 }
 
+void refuse_steps_that_stand_still(const Graph& graph) {
+  const NodeId id = graph.find_node("step");
+  if (!graph.train || id < 0 || (graph.node(id).op->name == kVariable && !graph.updates.contains(id))) return;  // training counts
+  Graph trained = graph;
+  Trainer trainer(trained);
+  trainer.run();
+  trainer.refuse_steps_that_stand_still();
+}
+
 void refuse_draws_that_repeat(const Graph& g) {
   if (g.updates.empty()) return;
+  Movement movement(g);
   std::set<std::pair<ValueId, ValueId>> looked_at;  // most draws of a graph read one seed and step
   for (const Node& n : g.nodes()) {
     if (!n.op->random) continue;
@@ -346,8 +370,8 @@ void refuse_draws_that_repeat(const Graph& g) {
     std::string still;
     for (NodeId id = 0; id < g.size(); ++id)
       if (by_step[static_cast<std::size_t>(id)] && g.node(id).op->name == kVariable) still = g.node(id).name;
-    if (still.empty() || moves(g, read)) continue;
-    const char* why = g.updates.contains(g.find_node(still)) ? "whose update is itself or a constant" : "which nothing updates";
+    if (still.empty() || movement.of(read)) continue;
+    const char* why = g.updates.contains(g.find_node(still)) ? "whose update gives the same in each step" : "which nothing updates";
     throw UserError(fmt::format("[{}] node '{}'{}: its step is the variable '{}', {}, so that it would draw the same in each step; {}give '{}' an update that counts", n.op->name, n.name,
                                 n.source.aside(), still, why, still == "step" ? "" : "let it read the variable 'step', which training counts, or ", still));
   }

@@ -12,8 +12,10 @@ Graph lower_means(const Graph& graph);
 Graph fold_pads(const Graph& graph);
 /// The short form of training becomes gradients, slots, the step counter and updates.
 Graph differentiate(const Graph& graph);
-/// UserError, where there are updates, for a random op whose step is a variable that none of them changes (one by the variable itself or by a constant
-/// counts as none), while its seed stays too: it would draw the same in each step. A step that reads no variable is meant so.
+/// UserError, of a graph that `differentiate` trains, for a node `step` that is the same in each step where the optimizer or its schedule reads the steps.
+void refuse_steps_that_stand_still(const Graph& graph);
+/// UserError, where there are updates, for a random op whose step is a variable that none of them changes (one by the variable itself, by a constant or by
+/// what stands still counts as none), while its seed stays too: it would draw the same in each step. A step that reads no variable is meant so.
 void refuse_draws_that_repeat(const Graph& graph);
 /// Every update becomes where(gate, new value, old value): a gate that is false keeps all state, bit for bit. `gate`: a
 /// bool scalar of the graph; UserError for another type.

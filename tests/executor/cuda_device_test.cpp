@@ -82,6 +82,15 @@ TEST_F(FailingGpus, leave_alone_what_waits_for_none) {
   EXPECT_TRUE(queues[2]->works());
 }
 
+/// The reset that comes with the last release may wait for what never ends.
+TEST_F(FailingGpus, are_left_as_they_are_by_what_was_given_up) {
+  expect_fault();
+  expect_waiting_ends();
+  const auto releases = [&] { return function<fake_cuda::Calls>("fake_cuda_calls")("cuDevicePrimaryCtxRelease"); };
+  gate.reset(), queues.clear(), devices.clear();
+  EXPECT_EQ(releases(), 1);  // gpu:2's, which waited for none and goes last
+}
+
 /// What is under way when it is given up goes on, and may find nobody to tell.
 TEST_F(FailingGpus, are_given_up_by_what_tells_nobody_later) {
   Arena own = devices[0]->allocate_host(8);
@@ -115,7 +124,11 @@ TEST_F(FakeGpus, copies_rows_though_the_driver_takes_no_such_steps) {
       const int row = (k - 1) / 9, column = (k - 1) % 9;
       EXPECT_EQ(static_cast<int>(to.at(0)[k]), k > 0 && row < 4 && column < 3 ? 2 + 7 * row + column : 99) << k << ", " << fails;
     }
-    EXPECT_EQ(function<fake_cuda::Calls>("fake_cuda_calls")("cuMemcpyAsync"), *fails ? 4 : 0) << fails;
+    queue->copy_rows(to.at(1), 9, from.at(2), 7, 3, 4);
+    queue->finish();
+    const auto calls = function<fake_cuda::Calls>("fake_cuda_calls");
+    EXPECT_EQ(calls("cuMemcpyAsync"), *fails ? 8 : 0) << fails;
+    EXPECT_EQ(calls("cuMemcpy2DAsync_v2"), *fails ? 1 : 2) << "what was refused once is not asked for again, where it may end a capture";
   }
 }
 

@@ -144,7 +144,15 @@ TEST_F(Gpus, without_nvml_the_driver_is_asked) {
 /// NVML speaks of the whole card.
 TEST_F(Gpus, that_are_a_part_of_a_card_have_no_more_free_than_it) {
   environment.set("FAKE_CUDA_MEMORY", "1048576");
-  EXPECT_EQ(probe().gpus.at(0).free_bytes, 1048576);
+  for (const char* of_card : {"805306368", "4096"}) {
+    environment.set("FAKE_NVML_FREE", of_card);
+    EXPECT_EQ(probe().gpus.at(0).free_bytes, 1048576) << of_card;
+  }
+  environment.set("FAKE_CUDA_MEMORY", "1073000000");  // the whole card
+  EXPECT_EQ(probe().gpus.at(0).free_bytes, 4096);
+  environment.set("FAKE_NVML_FREE", "1073741824");
+  EXPECT_EQ(probe().gpus.at(0).free_bytes, 1073000000);
+  environment.set("FAKE_CUDA_MEMORY", "1048576");
   environment.set("FAKE_CUDA_FAIL", "cuMemGetInfo_v2:1:201");
   const CudaFacts facts = probe();
   EXPECT_EQ(facts.gpus.at(0).free_bytes, -1);

@@ -176,12 +176,34 @@ TEST_F(GeneratedCode, is_waited_for_by_the_thread_that_asked) {
   }).get());
   EXPECT_THAT([&] { code->load(); }, testing::ThrowsMessage<DeviceError>(HasSubstr("cuLibraryGetKernel")));
   EXPECT_THAT([&] { nonsense->launch({1, 32}, {}, stream()); }, testing::ThrowsMessage<DeviceError>(HasSubstr("identifier \"nonsense\" is undefined")));
-  EXPECT_NO_THROW(code->load()) << "what failed was told";
+  EXPECT_THAT([&] { code->load(); }, testing::ThrowsMessage<DeviceError>(HasSubstr("cuLibraryGetKernel"))) << "it was not loaded";
+  thrice.reset(), nonsense.reset();
+  EXPECT_NO_THROW(code->load()) << "nobody has it";
   const KernelTable table = cuda_kernels(toolkit);
   auto asked = [&] { return function<fake_cuda::Calls>("fake_cuda_calls")("cuCtxGetDevice"); };
   const int before = asked();
   table.finish();
   EXPECT_EQ(asked(), before + 1) << "the kernels' table does not load";
+}
+
+/// What is launched in a recorded segment must be there before: the driver loads nothing then.
+TEST_F(GeneratedCode, that_could_not_be_loaded_is_loaded_when_asked_again) {
+  for (const char* call : {"cuLibraryLoadData", "cuKernelGetAttribute"}) {
+    environment.set("FAKE_CUDA_FAIL", std::string(call) + ":1:2");
+    start();
+    add_kernel("twice", {24}, [](const fake_cuda::Launch&, void**) {});
+    auto code = driver_code(toolkit);
+    const std::shared_ptr<GpuFunction> all[] = {code->function(numbered(0), "twice", 3), code->function(numbered(1), "twice", 3)};
+    EXPECT_THAT([&] { code->load(); }, testing::ThrowsMessage<DeviceError>(HasSubstr(call)));
+    EXPECT_NO_THROW(code->load());
+    CUstream s = stream();
+    CUgraph graph = nullptr;
+    ASSERT_EQ(d.cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+    for (const auto& f : all) f->launch({1, 32}, std::vector<std::uint64_t>(3), s);
+    ASSERT_EQ(d.cuStreamEndCapture(s, &graph), CUDA_SUCCESS);
+    EXPECT_EQ(function<fake_cuda::Calls>("fake_cuda_calls")("cuKernelGetAttribute"), call == std::string("cuLibraryLoadData") ? 2 : 3);
+    d.cuGraphDestroy(graph);
+  }
 }
 
 /// Only what waits by itself may be launched before what stands before it has ended, and only where a GPU can.

@@ -132,13 +132,13 @@ TEST(Fit, epochs_and_steps_count_from_where_the_session_stands) {
   seen.clear();
   EXPECT_EQ(steps({.batch = 3, .steps = 4, .on_epoch = [&](const Progress& p) { seen.push_back(p.epochs); }}), 4);
   EXPECT_THAT(seen, testing::ElementsAre(6, 6));
-  EXPECT_EQ(session.data_progress, (Session::DataProgress{5, 3, 13}));
+  EXPECT_EQ(session.data_progress, (Session::DataProgress{5, 3, 13, 13}));
   EXPECT_EQ(steps({.batch = 4}), 2);  // what is left of the epoch that was begun
   // 12 rows from the start of an epoch: the last batch runs on into the next.
   seen.clear();
   EXPECT_EQ(steps({.batch = 4, .steps = 3, .last_batch = LastBatch::runs_on, .on_epoch = [&](const Progress& p) { seen.push_back(p.rows), seen.push_back(p.epochs); }}), 3);
   EXPECT_THAT(seen, testing::ElementsAre(12, 7));
-  EXPECT_EQ(session.data_progress, (Session::DataProgress{7, 2, 18}));
+  EXPECT_EQ(session.data_progress, (Session::DataProgress{7, 2, 18, 18}));
 }
 
 /// The lines of a log, as objects.
@@ -185,7 +185,7 @@ TEST(Fit, logs_each_step_and_goes_on_in_the_log_after_a_checkpoint) {
     EXPECT_EQ(line.integer(at("rows")), steps == 7 ? 2 : 8);
   }
   EXPECT_EQ(steps, 12);
-  EXPECT_EQ(second.data_progress, (Session::DataProgress{1, 40, 12}));
+  EXPECT_EQ(second.data_progress, (Session::DataProgress{1, 40, 12, 12}));
   std::string told;
   Session third(graph, Single{});
   half.restore(third);
@@ -363,7 +363,7 @@ TEST(Fit, a_step_that_fails_behind_its_updates_is_not_repeated) {
   for (float& x : data.columns.at("x").data<float>()) x = 1;
   EXPECT_THROW(fit(session, data, {.batch = 2}), DeviceError);
   EXPECT_EQ(session.state_after(), StateAfter::complete);
-  EXPECT_EQ(session.data_progress, (Session::DataProgress{0, 4, 2}));
+  EXPECT_EQ(session.data_progress, (Session::DataProgress{0, 4, 2, 2}));
   fit(session, data, {.batch = 2});
   EXPECT_EQ(session.variable("w").item<float>(), 8);  // every row once
 }

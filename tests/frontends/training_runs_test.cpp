@@ -64,6 +64,37 @@ TEST(TrainingRuns, one_that_was_stopped_within_an_epoch_goes_on_to_the_same_curv
   EXPECT_THAT(folder.names(), testing::ElementsAre("step-00000021.safetensors"));
 }
 
+TEST(TrainingRuns, steps_are_those_of_the_run_wherever_its_clock_began) {
+  Folder folder;
+  const DataSet data = points(50);
+  Session before(line(), Single{});
+  fit(before, data, {.batch = 8, .steps = 5});
+  auto begun = [&] {
+    auto out = std::make_unique<Session>(line(), Single{});
+    out->load_state(before.state());
+    return out;
+  };
+  FitOptions options{.batch = 8, .steps = 8};
+  const auto whole = begun(), part = begun(), rest = begun();
+  fit(*whole, data, options);
+  options.checkpoints = folder.path().string();
+  options.checkpoint_every = 2;
+  EXPECT_FALSE(resume_latest(*part, data, options));
+  int left = 4;
+  options.on_batch = [&](const Progress&) {
+    if (left-- == 0) throw Stop{};
+  };
+  EXPECT_THROW(fit(*part, data, options), Stop);
+  options.on_batch = {};
+  EXPECT_EQ(resume_latest(*rest, data, options), checkpoint_path(folder.path(), 8));  // even steps of the session are due
+  EXPECT_EQ(rest->data_progress.steps_of_run, 3);
+  fit(*rest, data, options);
+  EXPECT_EQ(rest->data_progress.steps_of_run, 8);
+  EXPECT_EQ(steps_of(*rest), 13);
+  EXPECT_EQ(rest->state(), whole->state());
+  EXPECT_TRUE(fit(*rest, data, options).empty());
+}
+
 TEST(TrainingRuns, a_damaged_checkpoint_names_the_one_before_it) {
   Folder folder;
   const DataSet data = points(16);

@@ -215,7 +215,7 @@ TEST(Differentiate, refuses_draws_whose_step_nothing_updates) {
   };
   auto one = [](Value clock) { return constant(*clock.graph, HostTensor::scalar<std::int64_t>(1)); };
   for (const Build& step : std::vector<Build>{updated_by([](Value clock) { return identity(clock); }), updated_by([one](Value clock) { return one(clock) + 1; })})
-    EXPECT_TRUE(says([&] { refuse_draws_that_repeat(run_passes(training_passes(), drawn_by(step))); }, {"[dropout] node 'drop' (", "the variable 'clock', whose update is itself or a constant", "give 'clock' an update that counts"}));
+    EXPECT_TRUE(says([&] { refuse_draws_that_repeat(run_passes(training_passes(), drawn_by(step))); }, {"[dropout] node 'drop' (", "the variable 'clock', whose update gives the same in each step", "give 'clock' an update that counts"}));
   auto set_anew = [](Builder& b) {
     Value clock = clock_of(b);
     b.update(clock, identity(b.input("clock_next", i64, {})));

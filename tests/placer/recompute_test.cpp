@@ -155,6 +155,9 @@ TEST(Recompute, puts_what_has_no_inputs_where_it_was) {
   const std::string text = write_plan(plan);
   const PlacedGraph read = read_plan(text, "p.json", graph->shared_ops());
   EXPECT_EQ(write_plan(place(read.graph, placement_of(read), read.cluster, {})), text);
+  o.rules = {{"tower_0/reduce_mean/row_weight.again", {sims(2)[1]}, "by hand"}};
+  o.must_decide = 1;
+  EXPECT_TRUE(says<UserError>([&] { place(graph, to_strategy(Single{.device = sims(2)[0], .threads = 1}), sim_cluster(2), 8, o); }, {"'reduce_mean/row_weight.again' is computed again where it was computed first; move that"}));
 }
 
 TEST(Recompute, refuses_what_is_no_forward_node) {

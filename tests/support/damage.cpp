@@ -133,8 +133,8 @@ std::vector<Damage> schedule() {
          for (PlanNode& n : p.nodes)
            if (n.scope != Scope::tower) ++n.order;
          first(p, op("momentum")).order = 0;
-       }, "missing wait|stuck|overlap"},
-      {"main stream reversed", "towers", [](PlacedGraph& p) { for (PlanNode& n : p.nodes) if (n.scope != Scope::tower) n.order = 5000 - n.order; }, "stuck"},
+       }, "missing wait|stuck|overlap|unbound: '"},
+      {"main stream reversed", "towers", [](PlacedGraph& p) { for (PlanNode& n : p.nodes) if (n.scope != Scope::tower) n.order = 5000 - n.order; }, "stuck|unbound: '"},
       {"wait on a shared value lost", "towers", [](PlacedGraph& p) { for (PlanNode& n : p.nodes) if (n.scope == Scope::tower) without(Wait::kShared)(n); }, "missing wait|overlap"},
       {"wait on towers lost", "towers", [](PlacedGraph& p) { for (PlanNode& n : p.nodes) without(Wait::kTowers)(n); }, "missing wait|overlap"},
       {"wait on a device's towers lost", "pieces", at(waiting(Wait::kLocal), without(Wait::kLocal)), "missing wait|overlap"},
@@ -144,6 +144,9 @@ std::vector<Damage> schedule() {
       {"wait on a value that is not there", "towers", at(op("relu"), [](PlanNode& n) { n.waits.push_back({Wait::kOwn, 99999}); }), "unbound"},
       {"wait on no value", "towers", at(op("relu"), [](PlanNode& n) { n.waits.push_back({Wait::kShared, -1}); }), "unbound"},
       {"wait of a relation that does not fit", "towers", [](PlacedGraph& p) { first(p, op("momentum")).waits.push_back({Wait::kOwn, first(p, op("relu")).outputs.at(0)}); }, "unbound"},
+      {"wait for all that hold a tower's value", "towers", at(op("relu"), [](PlanNode& n) { n.waits.push_back({Wait::kEvery, n.inputs.at(0)}); }), "unbound"},
+      {"wait for the readers of a tower's value", "towers", at(op("relu"), [](PlanNode& n) { n.waits.push_back({Wait::kReaders, n.inputs.at(0)}); }), "unbound"},
+      {"wait for what comes no earlier in its stream", "towers", at(op("relu"), [](PlanNode& n) { n.waits.push_back({Wait::kOwn, n.outputs.at(0)}); }), "unbound"},
       {"waits in a ring", "towers", [](PlacedGraph& p) { first(p, op("relu")).waits.push_back({Wait::kEvery, first(p, op("momentum")).outputs.at(0)}); }, "stuck"},
   };
 }

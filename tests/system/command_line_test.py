@@ -99,6 +99,8 @@ with tempfile.TemporaryDirectory() as folder:
     for options in (("--json",), ("--memory",), ("--timeline",), ("--html", "broken.html"), ("--svg", "broken.svg")):
         done = subprocess.run([program, "show", "broken.json", *options], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
         expect(done.returncode == 1 and "broken.json does not hold: unbound: no instance of " in done.stderr and "belfry place broken.json -o broken.json" in done.stderr, f"show of a broken plan {options}: {done}")
+    done = subprocess.run([program, "show", "broken.json", "--dot", "nowhere/broken.dot"], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
+    expect(done.returncode == 1 and "nowhere/broken.dot" in done.stderr and "does not hold" not in done.stderr, f"a broken plan is not blamed for a folder that is not there: {done}")
     # A hash is a record: another one is said, and the plan runs.
     edited = re.sub(r'("arithmetic_hash": ")[0-9a-f]{4}', r'\1zzzz', plan.read_text(encoding="utf-8"), count=1)
     pathlib.Path(folder, "hash.json").write_text(edited, encoding="utf-8")

@@ -58,8 +58,8 @@ CudaContext::CudaContext(std::shared_ptr<CudaToolkit> toolkit, const DeviceId& i
 }
 
 CudaContext::~CudaContext() {
+  if (!lost()) d_.cuDevicePrimaryCtxRelease(device_);  // the last release resets the GPU, and may wait for work that never ends
   if (failed_) --toolkit_->failed_gpus;
-  d_.cuDevicePrimaryCtxRelease(device_);
 }
 
 std::string CudaContext::gives(CUresult code, const char* call) const { return fmt::format("{} gives {}", call, error_text(d_, code)); }

@@ -75,9 +75,12 @@ class CudaQueue : public Queue {
     c.srcDevice = address_of(from), c.srcPitch = static_cast<std::size_t>(from_step);
     c.dstDevice = address_of(to), c.dstPitch = static_cast<std::size_t>(to_step);
     c.WidthInBytes = static_cast<std::size_t>(bytes), c.Height = static_cast<std::size_t>(rows);
-    // Steps beyond the largest pitch, and in memory of one GPU any but those of cuMemAllocPitch, the driver may refuse.
-    const CUresult code = std::max(to_step, from_step) > kLargestStep ? CUDA_ERROR_INVALID_VALUE : d_.cuMemcpy2DAsync(&c, stream_);
-    if (code != CUDA_ERROR_INVALID_VALUE) return context_->check(code, "cuMemcpy2DAsync");
+    // Steps beyond the largest pitch, and in memory of one GPU any but those of cuMemAllocPitch, the driver may refuse: not again, within a capture.
+    if (!refuses_rows_ && std::max(to_step, from_step) <= kLargestStep) {
+      const CUresult code = d_.cuMemcpy2DAsync(&c, stream_);
+      if (code != CUDA_ERROR_INVALID_VALUE) return context_->check(code, "cuMemcpy2DAsync");
+      refuses_rows_ = true;
+    }
     for (std::int64_t r = 0; r < rows; ++r) copy(to + r * to_step, from + r * from_step, bytes);
   }
   void mark(int k) override {
@@ -194,6 +197,7 @@ class CudaQueue : public Queue {
   CUstream stream_ = nullptr;
   CUevent joined_ = nullptr;
   std::vector<CUevent> marks_, stamps_;
+  bool refuses_rows_ = false;
   std::map<std::pair<Event*, std::int64_t>, std::unique_ptr<Told>> told_;
   std::size_t stamped_ = 0;
   std::int64_t began_ns_ = 0;

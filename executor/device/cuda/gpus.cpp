@@ -98,8 +98,10 @@ GpuFacts gpu(const CudaDriver& d, const Nvml& nvml, int index, CUdevice device, 
   calls.ok(d.cuDeviceGetAttribute(&out.major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device), "cuDeviceGetAttribute");
   calls.ok(d.cuDeviceGetAttribute(&out.minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device), "cuDeviceGetAttribute");
   calls.ok(d.cuDeviceGetAttribute(&out.multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device), "cuDeviceGetAttribute");
-  out.free_bytes = nvml.free_bytes(out.pci);  // of the whole card, which may have been cut into several GPUs
-  if (out.free_bytes < 0 || (out.memory_bytes && out.free_bytes > out.memory_bytes)) out.free_bytes = free_by_context(d, device);
+  const Nvml::Memory card = nvml.memory(out.pci);
+  // A part has half of its card at the most, and a whole GPU a few hundredths less than NVML counts.
+  if (card.free < 0 || out.memory_bytes < card.bytes / 4 * 3) out.free_bytes = free_by_context(d, device);
+  else out.free_bytes = std::min(card.free, out.memory_bytes);
   return out;
 }
 

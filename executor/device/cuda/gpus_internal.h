@@ -33,8 +33,11 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
 
   std::string driver_release() const;
-  /// Bytes; -1 if it cannot say.
-  std::int64_t free_bytes(const std::string& pci) const;
+  /// Of the whole card, which may have been cut into several GPUs.
+  struct Memory {
+    std::int64_t bytes = 0, free = -1;  ///< -1: it cannot say
+  };
+  Memory memory(const std::string& pci) const;
   /// All that a meter reads but the GPU's number; what it cannot say is left as it is.
   GpuReading read(const std::string& pci) const;
   bool nvlink(const std::string& pci_a, const std::string& pci_b) const;

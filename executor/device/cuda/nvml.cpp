@@ -48,11 +48,11 @@ void* Nvml::device(const std::string& pci) const {
   return works_ && get && get(pci.c_str(), &out) == 0 ? out : nullptr;
 }
 
-std::int64_t Nvml::free_bytes(const std::string& pci) const {
+Nvml::Memory Nvml::memory(const std::string& pci) const {
   NvmlMemory memory{};
   void* d = device(pci);
   auto get = function<int(void*, NvmlMemory*)>(library_, "nvmlDeviceGetMemoryInfo");
-  return d && get && get(d, &memory) == 0 ? static_cast<std::int64_t>(memory.free) : -1;
+  return d && get && get(d, &memory) == 0 ? Memory{static_cast<std::int64_t>(memory.total), static_cast<std::int64_t>(memory.free)} : Memory{};
 }
 
 GpuReading Nvml::read(const std::string& pci) const {

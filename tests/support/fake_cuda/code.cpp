@@ -38,7 +38,13 @@ CUresult cuLibraryGetKernel(CUkernel* out, CUlibrary library, const char* name) 
   return CUDA_SUCCESS;
 }
 
-CUresult cuKernelGetAttribute(int*, CUfunction_attribute, CUkernel, CUdevice) { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult cuKernelGetAttribute(int* out, CUfunction_attribute attribute, CUkernel kernel, CUdevice) {
+  Call call("cuKernelGetAttribute");
+  if (call.error) return call.error;
+  if (!kernel || attribute != CU_FUNC_ATTRIBUTE_NUM_REGS) return CUDA_ERROR_INVALID_VALUE;
+  *out = 32;
+  return CUDA_SUCCESS;
+}
 
 /// More shared memory than by default, as much as every GPU since Ampere has.
 CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int bytes, CUkernel kernel, CUdevice) {

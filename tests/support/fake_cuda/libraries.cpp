@@ -73,7 +73,7 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** device) {
 }
 
 int nvmlDeviceGetMemoryInfo(void*, NvmlMemory* memory) {
-  *memory = {1u << 30, 3u << 28, 1u << 28};
+  *memory = {1u << 30, static_cast<unsigned>(number("FAKE_NVML_FREE", 3 << 28)), 1u << 28};
   return 0;
 }
 
