@@ -50,8 +50,13 @@ void Checkpoint::restore(Session& session) const {
   for (const auto& [name, value] : have)
     if (!data_.state.contains(name)) throw UserError(fmt::format("the checkpoint of '{}' lacks the variable '{}' of the graph '{}'", data_.note, name, session.graph().name));
   session.load_state(data_.state);
-  session.data_progress = {data_.epoch, data_.position, data_.step, data_.step};
-  if (const auto steps = data_.run.find(kStepsOfRun); steps != data_.run.end()) std::from_chars(steps->second.data(), steps->second.data() + steps->second.size(), session.data_progress.steps_of_run);
+  session.data_progress = {data_.epoch, data_.position, data_.step, steps_of_run()};
+}
+
+std::int64_t Checkpoint::steps_of_run() const {
+  std::int64_t out = data_.step;
+  if (const auto steps = data_.run.find(kStepsOfRun); steps != data_.run.end()) std::from_chars(steps->second.data(), steps->second.data() + steps->second.size(), out);
+  return out;
 }
 
 std::filesystem::path best_checkpoint(const std::filesystem::path& dir) { return dir / "best.safetensors"; }

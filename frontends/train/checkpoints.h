@@ -19,6 +19,8 @@ class Checkpoint {
   /// Puts the session where it was.
   void restore(Session& session) const;
   const CheckpointData& data() const { return data_; }
+  /// `Session::DataProgress::steps_of_run` as it was; in files that lack it the step.
+  std::int64_t steps_of_run() const;
   Checkpoint(Checkpoint&&) = default;
   Checkpoint& operator=(Checkpoint&&) = default;
 

@@ -111,7 +111,7 @@ class Fitter {
     while (!over()) out.push_back(epoch());
     if (stop_.any()) {
       session_.load_state(best_->data().state);
-      session_.data_progress.steps = best_->data().step;
+      session_.data_progress.steps = best_->data().step, session_.data_progress.steps_of_run = best_->steps_of_run();
     }
     if (options_.notice && (stop_.any() || stop_.over())) options_.notice(stop_.text());
     return out;

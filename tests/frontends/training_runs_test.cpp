@@ -204,6 +204,8 @@ TEST(TrainingRuns, an_early_stop_leaves_the_best_epoch_behind_whenever_it_was_st
   EXPECT_EQ(evaluate(session, far, options.batch).at("loss"), best->second);
   EXPECT_THAT(told, testing::HasSubstr("val_loss was not better for 3 epochs; the variables are those of epoch " + std::to_string(best->first + 1)));
   const State kept = session.state();
+  EXPECT_EQ(session.data_progress.steps, 4 * (best->first + 1));
+  EXPECT_EQ(session.data_progress.steps_of_run, session.data_progress.steps);
 
   std::filesystem::remove_all(folder.path());
   for (int start = 0; start < 2; ++start) {
@@ -219,6 +221,7 @@ TEST(TrainingRuns, an_early_stop_leaves_the_best_epoch_behind_whenever_it_was_st
     }
     fit(again, data, part);
     EXPECT_EQ(again.state(), kept);
+    EXPECT_EQ(again.data_progress, session.data_progress);
   }
   Session none(line(), Single{});
   EXPECT_TRUE(says<UserError>([&] { fit(none, data, {.patience = 1, .monitor = "val_loss"}); }, {"no epoch has the metric 'val_loss'; there are loss, accuracy"}));
