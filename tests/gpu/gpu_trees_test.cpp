@@ -21,10 +21,10 @@ constexpr std::int64_t kRowsHere = 6;
 /// All NaNs as one: instructions that select keep the sign of a NaN, others give it none.
 std::vector<std::uint64_t> bits(const HostTensor& x) {
   std::vector<std::uint64_t> out;
-  visit_dtype(x.dtype(), [&]<class T>() {
+  visit_stored(x.dtype(), [&]<class T>() {
     for (T e : x.data<T>()) {
       std::uint64_t& as = out.emplace_back(0);
-      if (static_cast<double>(e) != static_cast<double>(e)) as = ~as;
+      if (const auto value = static_cast<float>(e); value != value) as = ~as;
       else std::memcpy(&as, &e, sizeof e);
     }
   });
