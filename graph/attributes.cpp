@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/graph.h>
+
 namespace belfry {
 
 AttributeValue::AttributeValue() : AttributeVariant(false) {}
@@ -82,7 +84,7 @@ struct Printer {
 void check_value(const AttributeDef& def, const AttributeValue& value, const std::string& where) {
   if (const auto* text = std::get_if<std::string>(&value); text && !def.choices.empty())
     if (std::find(def.choices.begin(), def.choices.end(), *text) == def.choices.end())
-      throw UserError(fmt::format("{} attribute '{}' is \"{}\"; it can be {}", where, def.name, *text, fmt::join(def.choices, ", ")));
+      throw UserError(fmt::format("{} attribute '{}' is \"{}\"; it can be {}{}", where, def.name, *text, fmt::join(def.choices, ", "), did_you_mean(*text, def.choices)));
   if (!def.range) return;
   auto [low, high] = *def.range;
   auto inside = [&, low = low, high = high](double v) {
@@ -118,7 +120,7 @@ Attributes checked(const std::vector<AttributeDef>& schema, const Attributes& gi
     if (known) continue;
     std::vector<std::string> names;
     for (const AttributeDef& d : schema) names.push_back(d.name);
-    throw UserError(fmt::format("{} has no attribute '{}'; it has {}", where, name, names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+    throw UserError(fmt::format("{} has no attribute '{}'; it has {}{}", where, name, names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")), did_you_mean(name, names)));
   }
   Attributes out;
   for (const AttributeDef& def : schema) {

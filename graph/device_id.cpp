@@ -11,8 +11,19 @@ namespace belfry {
 
 namespace {
 
+/// "cuda:1", "GPU:1" and "gpu" as devices are written here; empty where it looks like none.
+std::string meant_by(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  const auto colon = lower.find(':');
+  const std::string kind = lower.substr(0, colon), number = colon == lower.npos ? "0" : lower.substr(colon + 1);
+  const bool counts = !number.empty() && number.size() <= 6 && std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const bool gpu = kind == "cuda" || kind == "gpu";
+  return counts && (gpu || kind == "cpu" || kind == "sim") ? fmt::format("; did you mean {}:{}?", gpu ? "gpu" : kind, number) : "";
+}
+
 [[noreturn]] void refuse(std::string_view text) {
-  throw UserError(fmt::format("'{}' is no device; write cpu:0, gpu:1, gpu:0/1, sim:3 or /host:2/gpu:0", text));
+  throw UserError(fmt::format("'{}' is no device; write cpu:0, gpu:1, gpu:0/1, sim:3 or /host:2/gpu:0{}", text, meant_by(text)));
 }
 
 constexpr std::size_t kMostListed = 65536;
@@ -122,6 +133,8 @@ std::vector<DeviceId> parse_devices(std::string_view text) {
   while (true) {
     auto comma = rest.find(',');
     std::string item(rest.substr(0, comma));
+    item.erase(0, item.find_first_not_of(' '));
+    item.erase(item.find_last_not_of(' ') + 1);
     if (item.empty() && !text.empty()) throw UserError(fmt::format("'{}' is no device list: nothing stands before or behind one of its commas; leave that comma out, or name a device there", text));
     if (auto colon = item.rfind(':'); colon != item.npos) kind = item.substr(0, colon);
     else if (!kind.empty()) item = kind + ":" + item;

@@ -45,7 +45,15 @@ static std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+/// What other programs call it.
+constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
+    {"float", "f32"}, {"float32", "f32"}, {"double", "f64"}, {"float64", "f64"}, {"int", "i32"}, {"int32", "i32"}, {"long", "i64"}, {"int64", "i64"}, {"byte", "u8"}, {"uint8", "u8"}, {"half", "f16"}, {"float16", "f16"}, {"bfloat16", "bf16"}, {"boolean", "bool"},
+    {"lr", "learning_rate"}, {"eps", "epsilon"}, {"xavier", "glorot_uniform"}, {"xavier_uniform", "glorot_uniform"}, {"he", "he_normal"}, {"kaiming_normal", "he_normal"}, {"gaussian", "normal"},
+};
+
 std::vector<std::string> near_names(std::string_view wrong, const std::vector<std::string>& known) {
+  for (const auto& [theirs, ours] : kElsewhere)
+    if (wrong == theirs && std::find(known.begin(), known.end(), ours) != known.end()) return {std::string(ours)};
   std::vector<std::pair<std::size_t, std::string>> near;
   if (wrong.size() <= 200)
     for (const std::string& k : known)

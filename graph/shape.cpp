@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/error.h>
+#include <belfry/graph/graph.h>
 
 namespace belfry {
 
@@ -29,7 +30,9 @@ std::string_view name_of(DType dtype) {
 DType parse_dtype(std::string_view text) {
   for (DType d : kAllDTypes)
     if (name_of(d) == text) return d;
-  throw UserError(fmt::format("unknown dtype '{}'; known are f32, f64, i32, i64, u8, bool, f16, bf16", text));
+  std::vector<std::string> known;
+  for (DType d : kAllDTypes) known.emplace_back(name_of(d));
+  throw UserError(fmt::format("unknown dtype '{}'; known are {}{}", text, fmt::join(known, ", "), did_you_mean(text, known)));
 }
 
 bool is_value_of(DType dtype, double value) {

@@ -16,7 +16,11 @@ namespace belfry {
 /// Nodes whose place the kernels decide, by name: on the host, since GPUs have none for it; or, of several devices, on the first alone,
 /// since those of others may give other bits, and all must have the same.
 enum class FixedTo : std::uint8_t { host, first };
-using FixedNodes = std::map<std::string, FixedTo>;
+struct FixedNode {
+  FixedTo to = FixedTo::host;
+  std::string why;
+};
+using FixedNodes = std::map<std::string, FixedNode>;
 
 /// A source that reads nothing is computed wherever it is read: a constant is never copied. Those that are fixed stay where they are.
 void hold_sources(PlacedGraph& plan, const NumberLists& readers, const FixedNodes& fixed = {});

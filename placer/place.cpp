@@ -81,10 +81,10 @@ std::size_t hash_of(const Rules& rules) {
   return XXH3_64bits(text.data(), text.size());
 }
 
-bool MemoryTold::is_new(const Rules& rules) const { return known_.empty() || !known_.contains(hash_of(rules)); }
+bool MemoryTold::is_new(const Rules& rules) const { return known_.empty() || std::find(known_.begin(), known_.end(), hash_of(rules)) == known_.end(); }
 
 void MemoryTold::lacks(const Rules& rules, const std::vector<std::int64_t>& needed) {
-  if (by_memory_) known_.insert(hash_of(rules));
+  if (by_memory_) known_.push_back(hash_of(rules));
   if (known_.size() == 1)  // by the first plan
     for (std::size_t d = 0; d < lacked_.size(); ++d) lacked_[d] = needed[d] - cluster_.devices[d].memory;
 }

@@ -17,6 +17,7 @@ struct KernelChoice {
   std::string name;
   std::int64_t scratch_bytes = 0;
   bool in_place = true;  ///< may write over inputs that the op allows
+  std::string refused = {};  ///< of a reference for a GPU: what the kernels there say to the query
 };
 /// One node on one local type, for a kind of device and a number of threads.
 struct KernelQuery {

@@ -30,37 +30,17 @@ bool has_gpus(const Cluster& cluster) {
   return std::any_of(cluster.devices.begin(), cluster.devices.end(), [](const ClusterDevice& d) { return d.id.kind == "gpu"; });
 }
 
-/// Nodes that are on a GPU and have no kernel there. UserError for one that its user requested there.
-void add_lacking(const PlacedGraph& plan, FixedNodes& out) {
-  auto look = [&](const PlanNode& n, const Variant& v, int device) {
-    const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(device)].id;
-    if (id.kind != "gpu" || v.kernel != kReference) return;
-    if (plan.graph->node(n.user).device == id)
-      throw UserError(fmt::format("[{}] '{}' is requested on {}, but GPUs have no kernel for it; request cpu:0 for it, or nothing: then it runs on the host, with the copies that this takes", n.op,
-                                  n.name, to_string(id)));
-    out[n.name] = FixedTo::host;
-  };
-  for (const PlanNode& n : plan.nodes) {
-    if (n.scope == Scope::tower) {
-      for (std::size_t c = 0; c < plan.classes.size(); ++c)
-        if (n.phases[c] >= 0) look(n, n.by_class[c], plan.device_of(n, plan.classes[c].towers[0]));
-    } else {
-      for (std::size_t g = 0; g < plan.groups.size(); ++g)
-        if (!n.by_group[g].outputs.empty()) look(n, n.by_group[g], plan.groups[g].devices[0]);
-    }
-  }
-}
-
 /// Nodes of which several devices compute the same value, by kernels whose bits may differ.
 void add_unlike(const PlacedGraph& plan, FixedNodes& out) {
   for (const PlanNode& n : plan.nodes) {
     if (n.scope == Scope::tower || n.scope == Scope::state || n.ranged || n.holders.size() < 2 || is_exact(plan, n)) continue;
-    if (is_nondeterministic(n)) out.try_emplace(n.name, FixedTo::first);
+    const FixedNode first_alone{FixedTo::first, "its kernels on these devices may give unlike bits: one computes it for all"};
+    if (is_nondeterministic(n)) out.try_emplace(n.name, first_alone);
     const std::string* first = nullptr;
     for (std::size_t g = 0; g < plan.groups.size(); ++g) {
       const std::string& kernel = n.by_group[g].kernel;
       if (kernel.empty()) continue;
-      if (first && *first != kernel) out.try_emplace(n.name, FixedTo::first);
+      if (first && *first != kernel) out.try_emplace(n.name, first_alone);
       first = &kernel;
     }
   }
@@ -159,10 +139,33 @@ bool Placer::place_nodes(const std::vector<PlacementRule>& rules, std::size_t mu
   choose_kernels();
   const std::size_t known = fixed.size();
   if (gpus_ && options_.kernels) {
-    add_lacking(plan_, fixed);
+    add_lacking(fixed);
     if (fixed.size() == known) add_unlike(plan_, fixed);
   }
   return fixed.size() != known;
+}
+
+/// Nodes that are on a GPU and have no kernel there. UserError for one that its user requested there.
+void Placer::add_lacking(FixedNodes& out) const {
+  auto look = [&](const PlanNode& n, const Variant& v, int device) {
+    const DeviceId& id = plan_.cluster.devices[static_cast<std::size_t>(device)].id;
+    if (id.kind != "gpu" || v.kernel != kReference) return;
+    const std::vector<Known>& all = kernels_[static_cast<std::size_t>(n.outputs[0])];
+    const auto known = std::find_if(all.begin(), all.end(), [](const Known& k) { return k.kind == "gpu" && !k.choice.refused.empty(); });
+    const std::string lacks = fmt::format("GPUs have no kernel for it{}{}", known == all.end() ? "" : ": ", known == all.end() ? "" : known->choice.refused);
+    if (plan_.graph->node(n.user).device == id)
+      throw UserError(fmt::format("[{}] '{}' is requested on {}, but {}; request cpu:0 for it, or nothing: then it runs on the host, with the copies that this takes", n.op, n.name, to_string(id), lacks));
+    out[n.name] = {FixedTo::host, lacks};
+  };
+  for (const PlanNode& n : plan_.nodes) {
+    if (n.scope == Scope::tower) {
+      for (std::size_t c = 0; c < plan_.classes.size(); ++c)
+        if (n.phases[c] >= 0) look(n, n.by_class[c], plan_.device_of(n, plan_.classes[c].towers[0]));
+    } else {
+      for (std::size_t g = 0; g < plan_.groups.size(); ++g)
+        if (!n.by_group[g].outputs.empty()) look(n, n.by_group[g], plan_.groups[g].devices[0]);
+    }
+  }
 }
 
 /// Whatever the rules say.
@@ -171,12 +174,11 @@ void Placer::fix(const FixedNodes& nodes) {
   for (PlanNode& n : plan_.nodes) {
     const auto at = nodes.find(n.name);
     if (at == nodes.end()) continue;
-    if (at->second == FixedTo::first) {
-      n.reason = "its kernels on these devices may give unlike bits: one computes it for all";
+    n.reason = at->second.why;
+    if (at->second.to == FixedTo::first) {
       n.holders = {n.holders.front()};
       continue;
     }
-    n.reason = "GPUs have no kernel for it";
     if (n.scope != Scope::tower) {
       n.holders = {host};
       continue;

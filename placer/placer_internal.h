@@ -4,7 +4,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +44,7 @@ class Placer {
 
   void reset();
   bool place_nodes(const std::vector<PlacementRule>& rules, std::size_t must_decide, FixedNodes& fixed);
+  void add_lacking(FixedNodes& out) const;
   void fix(const FixedNodes& nodes);
   void choose(const PlanNode& node, const Share& share, const std::string& kind, Variant& variant);
   void choose_kernels();
@@ -110,7 +110,7 @@ class MemoryTold {
   const Cluster& cluster_;
   std::vector<std::int64_t> lacked_;
   std::optional<Cluster> told_;
-  std::set<std::size_t> known_;  // hashes of rules
+  std::vector<std::size_t> known_;  // hashes of rules
   int rounds_ = 0;
 };
 

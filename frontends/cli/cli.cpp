@@ -141,6 +141,15 @@ void finish_verbs(CLI::App& app) {
 
 int cli_main(int argc, char** argv, const std::shared_ptr<const Library>& own) {
   const DefaultFloats floats;
+  // "belfry help place" and "belfry version" are habits of other programs.
+  std::string help = "--help", version = "--version";
+  std::vector<char*> others;
+  if (argc > 1 && (argv[1] == std::string_view("help") || argv[1] == std::string_view("version"))) {
+    others.assign(argv, argv + argc);
+    if (argv[1] == std::string_view("version")) others[1] = version.data();
+    else others.erase(others.begin() + 1), others.push_back(help.data());
+    argv = others.data();
+  }
   LibrarySource library = [own] { return own ? own : standard_library(); };
   CLI::App app("Places a dataflow graph on devices, writes the plan to a file, and runs it.", "belfry");
   const bool json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
@@ -172,7 +181,11 @@ int cli_main(int argc, char** argv, const std::shared_ptr<const Library>& own) {
   std::vector<std::string> verbs;
   for (const CLI::App* verb : app.get_subcommands(nullptr)) verbs.push_back(verb->get_name());
   if (argv[1][0] != '-' && std::find(verbs.begin(), verbs.end(), argv[1]) == verbs.end()) {
-    fmt::print(stderr, "belfry: there is no verb '{}'{}\n", argv[1], argv[1] == std::string_view("help") ? "; write belfry --help, or belfry VERB --help" : did_you_mean(argv[1], verbs));
+    fmt::print(stderr, "belfry: there is no verb '{}'{}\n", argv[1], did_you_mean(argv[1], verbs));
+    return 2;
+  }
+  if (argv[1][0] == '-' && !app.get_option_no_throw(argv[1])) {
+    fmt::print(stderr, "belfry: there is no option '{}' before a verb; there are --help and --version\n", argv[1]);
     return 2;
   }
   if (argv[1] == std::string_view("--version"))

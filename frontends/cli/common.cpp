@@ -14,6 +14,7 @@
 
 #include <belfry/frontends/cli/device_options_internal.h>
 #include <belfry/frontends/cli/offered_internal.h>
+#include <belfry/frontends/cli/optimizer_options_internal.h>
 #include <belfry/frontends/cli/partitioning_internal.h>
 #include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/draw/describe.h>
@@ -173,6 +174,7 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
   options.forecast = a.forecast;
   options.recompute.stretches = a.recompute;
   if (!a.calibration.empty()) options.costs = std::make_shared<const CostTable>(read_costs(read_file(a.calibration), a.calibration));
+  if (options.costs && !a.said) say_measured_elsewhere(*options.costs, source, options.cluster, a);
   options.soft_placement = a.soft;
   if (!a.said) options.notice = [brief = a.brief](const std::string& text) { say((brief ? first_lines(text) : text) + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
@@ -181,14 +183,14 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
   const bool chooses = !source.plan || anew || !a.moves.empty() || !a.devices.empty();
   const bool idle_costs = options.costs && !a.forecast && (options.costs->engines.empty() || !chooses || !names_gpu(source, a, options.cluster));
   if (source.plan) {
-    refuse_idle({{"--precision", !a.precision.empty()}, {"--strategy", !a.strategy.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
+    refuse_idle({{"--precision", !a.precision.empty()}, {"--optimizer", !a.optimizer.empty()}, {"--learning-rate", a.learning_rate.has_value()}, {"--strategy", !a.strategy.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
                  {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction && a.devices.empty()}, {"--recompute", a.recompute != 0}, {"--soft-placement", a.soft},
                  {"--fast-nondeterministic", a.fast_nondeterministic && !chooses}, {"--calibration", idle_costs}},
-                "a plan has its precision, strategy, towers and threads, and its kernels unless it is derived anew; --devices names others in place of its own, --move changes where its nodes are, and place of its graph makes another plan");
+                "a plan has its precision, optimizer, strategy, towers and threads, and its kernels unless it is derived anew; --devices names others in place of its own, --move changes where its nodes are, and place of its graph makes another plan");
     if (!a.devices.empty()) options.devices = parse_devices(a.devices);
     return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
   }
-  Graph graph = with_precision(*source.graph, a.precision);
+  Graph graph = with_optimizer(with_precision(*source.graph, a.precision), a);
   if (!a.placement_file.empty()) return session_of_placement(std::move(graph), a, std::move(options));
   const std::vector<DeviceId> devices = devices_of(a, options.cluster);
   std::string name = !a.strategy.empty() ? a.strategy : devices.size() > 1 ? "towers" : "single";
@@ -238,6 +240,8 @@ std::map<std::string, HostTensor> load_tensors(const std::string& path, const Gr
         fmt::format("{}: is a table, and feeds are read here from .safetensors, .npz and .npy: belfry predict --feed takes tables, belfry train "
                     "and evaluate --data too",
                     path));
+  for (const char* picture : {".png", ".jpg", ".jpeg"})
+    if (path.ends_with(picture)) throw UserError(fmt::format("{}: is a picture, and tensors are read here from .safetensors, .npz and .npy: belfry predict --feed takes pictures", path));
   const MappedFile file(path);
   auto read = [&](const Wanted& wanted) { return path.ends_with(".npz") ? parse_npz(file.bytes(), path, wanted) : parse_safetensors(file.bytes(), path, nullptr, wanted); };
   if (!graph) return read({});

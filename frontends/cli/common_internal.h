@@ -28,7 +28,7 @@ struct Source {
   std::shared_ptr<const Graph> graph;           ///< of a plan: after the passes
   std::shared_ptr<const PlacedGraph> plan;      ///< null unless it was a plan
   std::string state = {};                       ///< a file of variables' values that a graph file names, or a run; empty if none
-  std::string run = {};                         ///< the folder of a run, where it is of one
+  std::string run = {}, file = {};              ///< the folder of a run, where it is of one; and what was read, but for a net's name
 };
 Source load_source(const std::string& what, const Library& library);
 /// The text of the file, read once; none for a net's name.
@@ -43,10 +43,10 @@ CLI::Validator is_cluster();
 /// --precision, --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster, --memory-fraction, --recompute, --no-cuda-graph, --fast-nondeterministic, --soft-placement.
 struct PlacementArguments {
   std::string strategy, devices, placement_file, cluster_file, calibration;  ///< devices: cpu:0 if empty
-  std::string precision;                        ///< empty: the graph's own
+  std::string precision, optimizer;             ///< empty: the graph's own
   int towers = 0, threads = 0, recompute = 0;
   std::uint64_t seed = 0;
-  std::optional<double> memory_fraction;
+  std::optional<double> memory_fraction, learning_rate;
   bool no_cuda_graph = false, fast_nondeterministic = false, soft = false;
   std::vector<std::string> options, moves;
   std::vector<PlacementRule> rules = {};        ///< before all others but moves: those of a split that was given in the place of a placement file

@@ -7,7 +7,9 @@
 
 #include <fmt/format.h>
 
+#include <belfry/executor/device/cpu/host_facts.h>
 #include <belfry/executor/device/cuda/backend.h>
+#include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/session/stand_ins.h>
 #include <belfry/graph/plan/cost.h>
@@ -51,6 +53,21 @@ CLI::Validator is_strategy_option() {
 
 Strategy strategy_named(const Library& library, const std::string& name, const std::vector<DeviceId>& devices, const std::map<std::string, std::string>& options) {
   return made_of_options([&] { return library.strategy(name).make(devices, options); });
+}
+
+std::string machine_in_words() {
+  const HostFacts host = host_facts();
+  return fmt::format("{}, {} cores, {}, {}", host.processor, host.cores, isa_text(host), libraries_text(host));
+}
+
+void say_measured_elsewhere(const CostTable& costs, const Source& source, const std::optional<Cluster>& given, const PlacementArguments& a) {
+  const Cluster* cluster = given ? &*given : source.plan ? &source.plan->cluster : nullptr;
+  const bool counts = !cluster || std::any_of(cluster->devices.begin(), cluster->devices.end(), is_measured);
+  if (!counts)
+    say(fmt::format("--calibration {}: {} says itself how fast its devices are, so no time that was measured counts{}\n", a.calibration, given ? "--cluster " + a.cluster_file : "the plan's cluster",
+                    costs.engines.empty() ? "" : "; the engines that it names do"));
+  if (const std::string here = machine_in_words(); counts && !given && costs.machine != here)
+    say(fmt::format("--calibration {}: was measured on another machine, or with other libraries ({}), and this is {}: belfry bench --calibrate measures here\n", a.calibration, printable(costs.machine), here));
 }
 
 void say_absent_gpus(const Source& source, const PlacementArguments& a, const Session& session) {

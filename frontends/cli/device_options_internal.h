@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,11 @@ CLI::Validator is_strategy_option();  ///< "variables=cpu:0"
 
 /// Of the library, by name. WrongUse where there is none, and where it refuses its options.
 Strategy strategy_named(const Library& library, const std::string& name, const std::vector<DeviceId>& devices, const std::map<std::string, std::string>& options);
+
+/// This machine, as calibrations name the one that they were measured on.
+std::string machine_in_words();
+/// Says so where what was measured is of another machine, or of none of the devices that a cluster's file describes.
+void say_measured_elsewhere(const CostTable& costs, const Source& source, const std::optional<Cluster>& given, const PlacementArguments& arguments);
 
 /// Says which GPUs a placement is made for without anything being known of them: no such device is here, and no cluster says what it is.
 void say_absent_gpus(const Source& source, const PlacementArguments& arguments, const Session& session);

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/files/utf8.h>
@@ -101,7 +103,9 @@ void refuse_run_there(const TrainArguments& o) {
   }
   if (o.out.empty() || o.overwrite || !is_run_folder(o.out) || goes_on_there(o)) return;
   if (!o.resume.empty()) throw UserError(fmt::format("{}: there is a run already, and {} is none of its checkpoints: name another folder, or replace the run with --overwrite", o.out, o.resume));
-  throw UserError(fmt::format("{}: there is a run already: go on with it by --resume CHECKPOINT or its --checkpoints, name another folder, or replace it with --overwrite", o.out));
+  const std::string kept = read_run_facts(o.out).checkpoints;
+  if (kept.empty()) throw UserError(fmt::format("{}: there is a run already, of which no checkpoints were kept to go on from: name another folder, or replace it with --overwrite", o.out));
+  throw UserError(fmt::format("{}: there is a run already: go on with it by --resume CHECKPOINT or --checkpoints {}, name another folder, or replace it with --overwrite", o.out, (fs::path(o.out) / kept).lexically_normal().string()));
 }
 
 void refuse_written_over(const TrainArguments& o, const Source& source) {
@@ -121,6 +125,34 @@ void refuse_written_over(const TrainArguments& o, const Source& source) {
     if (result && !is_run_folder(o.out)) throw UserError(fmt::format("{}: is of no run, and would be lost: name another folder for --out, or move the file away", part.string()));
   }
 }
+
+namespace {
+
+/// UserError where the run that is there, which was ended before its first checkpoint, was told otherwise than this one, whose log would take its log's place. As between two
+/// starts from checkpoints devices, and how long is trained, are no part of that.
+void refuse_other_beginning(const TrainArguments& o, const Graph& graph, const RunFacts& run) {
+  using Json = nlohmann::json;
+  const fs::path folder = o.out;
+  const RunFacts there = read_run_facts(folder);
+  const Json record = Json::parse(read_file((folder / "run.json").string()));
+  std::map<std::string, Json> here;
+  for (const auto& [key, json] : run.settings) here[key] = Json::parse(json);
+  std::vector<std::string> other;
+  auto compare = [&](const char* what, const std::string& a, const std::string& b) {
+    if (a != b) other.push_back(fmt::format("{}: {} there, {} here", what, shown(a), shown(b)));
+  };
+  for (const char* key : {"batch", "seed", "shuffle", "full_batches", "drop_last", "distort", "antialias", "shard"})
+    compare(key, record.contains(key) ? record[key].dump() : "none", here.contains(key) ? here[key].dump() : "none");
+  compare("data", there.data, run.data);
+  compare("rescale", there.rescale, run.rescale);
+  compare("hold_out", fmt::format("{}", there.hold_out), fmt::format("{}", run.hold_out));
+  std::error_code error;
+  if (const fs::path file = folder / "graph.json"; fs::exists(file, error) && read_file(file.string()) != write_graph(graph)) other.push_back("another graph");
+  if (!other.empty())
+    throw UserError(fmt::format("{}: has a run that was ended before its first checkpoint, and is another one than this ({}): give it what that one was given, name another folder, or replace it with --overwrite", o.out, fmt::join(other, "; ")));
+}
+
+}  // namespace
 
 RunFacts write_run(Session& session, const TrainArguments& o, const Splits& data, const FitOptions& options, const std::vector<std::string>& fetches) {
   const fs::path graph = fs::path(o.out) / "graph.json";
@@ -166,6 +198,7 @@ RunFacts write_run(Session& session, const TrainArguments& o, const Splits& data
   // Arrays of which nobody says what their numbers are say nothing of pictures to come.
   if (wanted.height) run.pixels = pixels_of(o.data, wanted);
   if (wanted.height && !run.pixels && holds_bytes(data.train)) run.pixels = Pixels{.rescale = {1, 0}};
+  if (goes_on_there(o) && o.resume.empty() && !latest_checkpoint(o.checkpoints)) refuse_other_beginning(o, session.graph(), run);
   write_run_folder(o.out, session, run);
   return run;
 }

@@ -65,6 +65,8 @@ std::optional<std::string> source_text(const std::string& what) {
   }
   if (name.find('.') == name.npos && name.find('/') == name.npos) net_named(name);  // neither a net nor a file: says which nets there are
   if (name.ends_with(".onnx")) throw UserError(fmt::format("{}: is an ONNX file, which is not read: write the net with Builder or as a graph file (docs/from_pytorch.md), and its weights by name as .safetensors or .npz", what));
+  for (const char* values : {".safetensors", ".npz", ".npy"})
+    if (name.ends_with(values)) throw UserError(fmt::format("{}: holds values, and no net: name the net, graph or run that they are of, and give them as --state (variables) or --feed (inputs)", what));
   return read_file(what);
 }
 
@@ -84,6 +86,7 @@ Source load_source(const std::string& given, const std::optional<std::string>& f
     if (!graph->size()) throw UserError(fmt::format("{}: the graph is empty: it has no \"inputs\", no \"variables\" and no \"nodes\"; belfry convert mnist_cnn shows one that has", what));
     check_optimizer(*graph, what);
     out.graph = std::move(graph);
+    out.file = what;
     if (!out.state.empty()) out.state = (std::filesystem::path(what).parent_path() / out.state).string();
     if (run) {
       out.run = given;
@@ -92,7 +95,7 @@ Source load_source(const std::string& given, const std::optional<std::string>& f
     return out;
   }
   auto plan = std::make_shared<const PlacedGraph>(read_plan(text, what, library.ops));
-  return {plan->graph, plan};
+  return {.graph = plan->graph, .plan = plan, .file = what};
 }
 
 void load_states(Session& session, const Source& source, const std::string& file) {
@@ -123,8 +126,9 @@ void say_initial(const Session& session, const Source& source, const std::string
   if (!file.empty() || !source.state.empty()) return;
   const Graph& g = session.graph();
   const std::vector<NodeId> variables = g.variables();  // of them step and seed are whole numbers
-  if (std::any_of(variables.begin(), variables.end(), [&](NodeId id) { return is_float(g.node(id).types[0].dtype); }))
-    say("the variables have their initial values: no --state was given\n");
+  if (std::none_of(variables.begin(), variables.end(), [&](NodeId id) { return is_float(g.node(id).types[0].dtype); })) return;
+  const std::string run = std::filesystem::path(source.file).parent_path().string();
+  say(fmt::format("the variables have their initial values: no --state was given{}\n", source.file.empty() || !is_run_folder(run) || !find_run_state(run) ? "" : fmt::format("; those of the run that {} lies in are in {}", source.file, find_run_state(run)->string())));
 }
 
 void refuse_objections(const std::vector<std::string>& found, const std::string& file) {

@@ -101,10 +101,11 @@ void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library)
     say(fmt::format("the machine was busy meanwhile, or too few --rounds were made: of {} of {} cases a tenth of the steps took half as long again as the quieter half, or more ({}); what was measured may be too long\n",
                     unquiet.size(), cases.size(), fmt::join(unquiet, "; ")));
   if (!o.calibrate) return;
-  CostTable table = calibration.table(fmt::format("{}, {} cores, {}, {}", host.processor, host.cores, isa_text(host), libraries_text(host)));
+  CostTable table = calibration.table(machine_in_words());
   table.engines = engines->engines;
   write_file(o.out, write_costs(table));
-  say(fmt::format("wrote {}: {} kernels, {} between two launches, {} from thread to thread, {:.1f} GB/s moved by one thread\n", o.out, table.kernels.size(), human_seconds(table.dispatch), human_seconds(table.handoff), table.memmove / 1e9));
+  say(fmt::format("wrote {}: {} kernels, {} between two launches, {} from thread to thread, {} to one that sleeps, {} of a step beside its launches, {:.1f} GB/s moved by one thread\n", o.out, table.kernels.size(), human_seconds(table.dispatch), human_seconds(table.handoff),
+                  human_seconds(table.wake), human_seconds(table.step), table.memmove / 1e9));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/device_options_internal.h>
 #include <belfry/frontends/cli/offered_internal.h>
+#include <belfry/frontends/cli/optimizer_options_internal.h>
 #include <belfry/frontends/cli/partitioning_internal.h>
 #include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
@@ -126,6 +127,7 @@ void add_forecast_verb(CLI::App& app, const LibrarySource& library) {
                  "on standard output step_seconds and peak, or error");
   verb->add_flag("--time-only", o->time_only, "with --jsonl: step_seconds alone, whether it fits or not, in two thirds of the time");
   verb->add_flag("--launches", o->launches, "with --json: begin and end of every launch");
+  add_optimizer_options(*verb, o->placement);
   o->placement.add_to(*verb);
   verb->callback([o, library] { run_forecast(*o, library()); });
 }

@@ -9,9 +9,11 @@
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/device_options_internal.h>
 #include <belfry/frontends/cli/offered_internal.h>
+#include <belfry/frontends/cli/optimizer_options_internal.h>
 #include <belfry/frontends/cli/partitioning_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe.h>
+#include <belfry/frontends/draw/describe_forecast.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/json/cut_file.h>
@@ -20,7 +22,9 @@
 #include <belfry/frontends/json/problem_file.h>
 #include <belfry/frontends/json/records.h>
 #include <belfry/frontends/json/strict_json.h>
+#include <belfry/graph/plan/forecast.h>
 #include <belfry/placer/cut/cut.h>
+#include <belfry/placer/diff.h>
 
 namespace belfry {
 
@@ -98,6 +102,36 @@ void say_against_requests(const PlacedGraph& plan) {
   say(fmt::format("the placement goes before what the graph asks for: {}{}\n", fmt::join(moved, ", "), more ? fmt::format(", and {} more", more) : ""));
 }
 
+/// Of a plan that is derived anew without any change of its decisions: what it had that does not follow from these, and is lost.
+void say_derived(const PlaceArguments& o, const Source& source, const PlacedGraph& plan) {
+  const PlacementArguments& a = o.placement;
+  if (!source.plan || o.batch || o.inference || !o.fetches.empty() || !a.moves.empty() || !a.devices.empty()) return;
+  constexpr std::size_t kShown = 4;
+  const PlanDiff diff = diff_plans(*source.plan, plan);
+  std::vector<std::string> lost;
+  for (const std::string& line : diff.decisions)
+    if (line.find("nowhere → ") == line.npos) lost.push_back(line);  // towers that are more than the plan had get devices
+  for (const std::string& line : diff.follows)
+    if (line.find(": kernel ") != line.npos) lost.push_back(line);
+  if (lost.empty()) return;
+  const std::size_t more = lost.size() - std::min(kShown, lost.size());
+  lost.resize(lost.size() - more);
+  say(fmt::format("{} has what does not follow from its decisions, and is derived anew: {}{}; belfry run takes the file as it stands\n", o.source, fmt::join(lost, "; "), more ? fmt::format("; and {} more", more) : ""));
+}
+
+/// What moving nodes by hand does to a step.
+void say_moved(const PlaceArguments& o, const Source& source, const std::shared_ptr<const Library>& library, std::int64_t batch, const PlacedGraph& moved, const CostTable& costs) {
+  PlacementArguments a = o.placement;
+  a.moves.clear();
+  a.said = true;
+  try {
+    Session session = make_session(source, a, library, true);
+    const Forecast before = forecast(session.plan(batch, o.inference ? Mode::infer : Mode::step, o.fetches), costs), after = forecast(moved, costs);
+    say(fmt::format("by forecast a step takes {} with --move, and {} without\n", human_seconds(after.seconds), human_seconds(before.seconds)));
+  } catch (const UserError&) {  // without the moves it may not fit, or links lead elsewhere
+  }
+}
+
 void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library) {
   if (o.json && o.out.empty()) throw WrongUse("--json says what was made, and without -o that itself, which is JSON, goes to standard output: give -o PLAN.json too, or leave --json out");
   const std::optional<std::string> text = source_text(o.source);
@@ -122,7 +156,10 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   say(describe(plan, {.memory = true, .nodes = false}));
   if (o.problem.empty()) say_what_stops(plan, o.placement, session);
   if (!o.placement.placement_file.empty() || !o.placement.rules.empty()) say_against_requests(plan);
+  say_slow(plan);
+  say_derived(o, source, plan);
   const CostTable& costs = costs_of(session);
+  if (o.problem.empty() && !o.placement.moves.empty()) say_moved(o, source, library, batch, plan, costs);
   put(o, o.problem.empty() ? write_plan(plan) : o.problem == kOwn ? write_problem(plan, costs) : write_cut_problem(partitioning_of(plan, costs).problem), o.problem.empty() ? "plan" : "problem",
       o.json ? plan_facts(plan) : std::vector<std::string>());
 }
@@ -141,6 +178,7 @@ void add_place_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_flag("--json", o->json, "with -o: what was made, for machines: the file, strategy, batch, towers, arithmetic hash, bytes of devices and links; of a cutting problem the value and its bound");
   verb->add_flag("--problem{belfry}", o->problem,
                  "write no plan, but what a placer of your own must know: nodes with their seconds and bytes, edges, devices; it answers with --placement. --problem=dnn-partitioning writes that format, which place answers too")->check(offers({kOwn, kPartitioning}));
+  add_optimizer_options(*verb, o->placement);
   o->placement.add_to(*verb, false);
   verb->callback([o, source_of = library] { run_place(*o, source_of()); });
 }

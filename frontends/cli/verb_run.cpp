@@ -10,6 +10,7 @@
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/offered_internal.h>
+#include <belfry/frontends/cli/optimizer_options_internal.h>
 #include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/predict_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
@@ -100,6 +101,7 @@ void add_run_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--out", o->out, "the fetched values of the last step: *.safetensors, *.npz or, of one value, *.npy");
   verb->add_option("--save-state", o->save_state, "all variables afterwards: *.safetensors or *.npz");
   verb->add_option("--trace", o->trace, "a Chrome trace of the last step, with the use of GPUs over all of them");
+  add_optimizer_options(*verb, o->placement);
   o->placement.add_to(*verb);
   verb->callback([o, library] { run(*o, library()); });
 }

@@ -21,6 +21,8 @@
 #include <belfry/frontends/json/forecast_file.h>
 #include <belfry/frontends/json/plan_facts.h>
 #include <belfry/frontends/json/records.h>
+#include <belfry/frontends/json/strict_json.h>
+#include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/train/run_folder.h>
 #include <belfry/graph/plan/verify.h>
@@ -33,7 +35,7 @@ namespace {
 
 struct ShowArguments {
   std::string source, svg, html, dot, beside, calibration, trace, op;
-  bool memory = false, timeline = false, inference = false, json = false;
+  bool memory = false, timeline = false, inference = false, json = false, nets = false;
   bool draws() const { return !svg.empty() || !html.empty() || !dot.empty(); }
   bool pictures() const { return !svg.empty() || !html.empty(); }
 };
@@ -142,16 +144,34 @@ void show_ops(const ShowArguments& o, std::shared_ptr<const Library> library) {
   else std::cout << (op ? op_text(*op, library->kernels) : ops_text(*library->ops, library->kernels));
 }
 
+/// The nets that go by name.
+void show_nets(const ShowArguments& o) {
+  if (o.draws() || o.timeline || o.memory || o.inference || !o.source.empty()) throw WrongUse("--nets lists the nets that go by name: give it alone");
+  std::vector<std::string> lines;
+  for (const NetDef& n : standard_nets()) {
+    std::vector<std::string> settings;
+    LineWriter line, numbers;
+    for (const auto& [name, value] : n.settings) settings.push_back(fmt::format("{}={}", name, value)), numbers.add(name, json_real(value));
+    line.add("net", json_text(n.name));
+    line.add("help", json_text(n.help));
+    line.add("settings", numbers.text());
+    lines.push_back(o.json ? line.text() : fmt::format("{:<19}  {}{}\n", n.name, n.help, settings.empty() ? "" : fmt::format("; {}", fmt::join(settings, ", "))));
+  }
+  if (o.json) std::cout << json_lines(lines) << "\n";
+  else std::cout << fmt::format("{}{} nets; settings stand behind the name, as in mobilenet_v2:alpha=0.35,image=96\n", fmt::join(lines, ""), lines.size());
+}
+
 }  // namespace
 
 void add_show_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<ShowArguments>();
   CLI::App* verb = app.add_subcommand("show", "A graph or plan as text, as a picture, as a page, as a timeline");
-  verb->footer("Example: belfry show two.json --memory\nExample: belfry show two.json --html two.html --beside one.json\nExample: belfry show --ops conv2d");
+  verb->footer("Example: belfry show two.json --memory\nExample: belfry show two.json --html two.html --beside one.json\nExample: belfry show --ops conv2d\nExample: belfry show --nets");
   verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder; with --timeline the run's plan.json and trace.json")->check(offers_nets());
   CLI::Option* ops = verb->add_option("--ops", o->op, "what graphs are made of: all ops, or one with its attributes, gradient and kernels")->expected(0, 1)->type_name("[NAME]");
+  verb->add_flag("--nets", o->nets, "the nets that go by name, with their settings");
   verb->add_flag("--memory", o->memory, "of a plan the bytes per device and their waste, in the place of all else");
-  verb->add_flag("--json", o->json, "the same for machines: of a plan facts, bytes, links and nodes, of a graph its file, of --timeline every launch, of --ops the ops");
+  verb->add_flag("--json", o->json, "the same for machines: of a plan facts, bytes, links and nodes, of a graph its file, of --timeline every launch, of --ops the ops, of --nets the nets");
   verb->add_flag("--inference", o->inference, "a graph as it serves: no labels, no dropout, running statistics");
   verb->add_option("--svg", o->svg, "write a picture: what sits where, what crosses, how full, how long")->type_name("FILE");
   verb->add_option("--html", o->html, "write a page with the picture, facts on hover, search, layers that open")->type_name("FILE");
@@ -163,7 +183,8 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
   verb->callback([o, ops, source_of = library] {
     refuse_idle(*o);
     if (ops->count()) return show_ops(*o, source_of());
-    if (o->source.empty()) throw WrongUse("show wants a net, a graph file or a plan file; or --ops");
+    if (o->nets) return show_nets(*o);
+    if (o->source.empty()) throw WrongUse("show wants a net, a graph file or a plan file; or --ops or --nets");
     const std::vector<std::string> read = files_read(o->source, {}, {o->beside, o->calibration, o->trace});
     for (const auto& [option, file] : {std::pair("--svg", o->svg), {"--html", o->html}, {"--dot", o->dot}}) refuse_over(option, file, read);
     if (o->timeline && is_run_folder(o->source)) take_from_run(*o);

@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/offered_internal.h>
+#include <belfry/frontends/cli/optimizer_options_internal.h>
 #include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/progress_internal.h>
+#include <belfry/frontends/cli/signals_internal.h>
 #include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe.h>
@@ -180,7 +183,11 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
     line.epoch(p);
     if (o.json) epochs.push_back(epoch_line(p));
   };
+  std::optional<EndsOnSignal> asked(std::in_place, o.quiet);
+  fit_options.ends = [&asked] { return asked->signal() != 0; };
   const History history = fit(session, data.train, fit_options);
+  const int signal = asked->signal();
+  asked.reset();
   if (!history.empty() && history.back().loops) say(history.back().loops->text() + "\n");
   std::optional<AveragesInPlace> averages;
   if (o.averages) averages.emplace(session);
@@ -192,6 +199,10 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   } else if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
   else std::cout << metrics_text(result) << "\n";
   if (writes) write_results(session, data.train, o.out, std::move(run), batch, fetches);
+  if (signal == 0) return;
+  say(fmt::format("ended by {} after {} steps of the run, in epoch {}: {}\n", name_of_signal(signal), session.data_progress.steps_of_run, session.data_progress.epoch + 1,
+                  !o.checkpoints.empty() ? "the same command goes on from there" : writes ? "its results are those until there; with --checkpoints the same command would go on from there" : "nothing of it is kept without --out or --checkpoints"));
+  throw CLI::RuntimeError(128 + signal);
 }
 
 }  // namespace
@@ -244,6 +255,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   CLI::Option* verbose = verb->add_flag("--verbose", o->verbose, "all of the plan's streams, links and memory, and of what is slow on purpose");
   verb->add_flag("--quiet", o->quiet, "the result and errors alone: no words of the plan, of what is slow on purpose, or of progress")->excludes(verbose);
   verb->add_flag("--json", o->json, "the result for machines, as one value at the end: rows, means and steps, epochs as in the log; for a line a step meanwhile see --log");
+  add_optimizer_options(*verb, o->placement);
   o->placement.add_to(*verb);
   verb->callback([o, library, epochs] {
     refuse_idle_antialias(*o);

@@ -149,8 +149,11 @@ HostTensor decode_png(std::span<const std::byte> file, const std::string& name) 
 }
 
 HostTensor decode_photo(std::span<const std::byte> file, const std::string& name) {
-  constexpr unsigned char kPng[] = {0x89, 'P', 'N', 'G'};
-  return file.size() >= sizeof kPng && std::memcmp(file.data(), kPng, sizeof kPng) == 0 ? decode_png(file, name) : decode_jpeg(file, name);
+  constexpr unsigned char kPng[] = {0x89, 'P', 'N', 'G'}, kJpeg[] = {0xff, 0xd8};
+  auto begins = [&](const auto& head) { return file.size() >= sizeof head && std::memcmp(file.data(), head, sizeof head) == 0; };
+  if (begins(kPng)) return decode_png(file, name);
+  if (!begins(kJpeg)) throw UserError(fmt::format("{}: cannot be read as a photo: it is neither a JPEG nor a PNG file; a program that shows it can save it as one", name));
+  return decode_jpeg(file, name);
 }
 
 HostTensor grey(const HostTensor& photo) {

@@ -46,16 +46,24 @@ std::string left_to_host(const PlacedGraph& plan) {
   };
   auto computes = [](const PlanNode& n) { return (n.def && !n.def->source) || n.op == kFused; };
   if (std::none_of(plan.cluster.devices.begin(), plan.cluster.devices.end(), [](const ClusterDevice& d) { return d.id.kind == "gpu"; })) return "";
-  std::set<std::string> left;
+  std::map<std::string, std::string> left;  // with why it is there
   for (const PlanNode& n : plan.nodes)
     for (ValueIndex v : values_read(n)) {
       const PlanNode& maker = plan.maker(v);
       for (int t = 0; t < plan.present(); ++t) {
-        if (kind_of(maker, t) == "gpu" && kind_of(n, t) == "cpu" && computes(n)) left.insert(n.name);
-        if (kind_of(maker, t) == "cpu" && kind_of(n, t) == "gpu" && computes(maker)) left.insert(maker.name);
+        if (kind_of(maker, t) == "gpu" && kind_of(n, t) == "cpu" && computes(n)) left.emplace(n.name, n.reason);
+        if (kind_of(maker, t) == "cpu" && kind_of(n, t) == "gpu" && computes(maker)) left.emplace(maker.name, maker.reason);
       }
     }
-  return left.empty() ? "" : fmt::format("the host computes what GPUs read or have made, with the copies that this takes: {}\n", some({left.begin(), left.end()}));
+  if (left.empty()) return "";
+  std::vector<std::string> names;
+  for (const auto& [name, reason] : left) names.push_back(name);
+  const auto& [first, why] = *left.begin();
+  return fmt::format("the host computes what GPUs read or have made, with the copies that this takes: {}{}\n", some(names), why.empty() ? "" : fmt::format("; of {}: {}", first, why));
+}
+
+std::string too_many_threads(const PlacedGraph& plan) {
+  return plan.threads > plan.cluster.cores ? fmt::format("{} threads a tower take turns on {} core{}\n", plan.threads, plan.cluster.cores, plan.cluster.cores == 1 ? "" : "s") : "";
 }
 
 /// Rows are joined for results anyway; here it is because an op reads them all.
@@ -88,6 +96,6 @@ std::string untrained(const PlacedGraph& plan) {
 
 }  // namespace
 
-std::string describe_slow(const PlacedGraph& plan) { return references(plan) + left_to_host(plan) + whole_rows(plan) + crossing(plan) + untrained(plan); }
+std::string describe_slow(const PlacedGraph& plan) { return too_many_threads(plan) + references(plan) + left_to_host(plan) + whole_rows(plan) + crossing(plan) + untrained(plan); }
 
 }  // namespace belfry

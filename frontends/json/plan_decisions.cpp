@@ -8,22 +8,26 @@ namespace belfry {
 
 namespace {
 
-/// Devices that, dealt to all towers in contiguous shares, give the vector; towers of which nothing is known go anywhere.
-std::vector<int> dealt_devices(const std::vector<int>& vector) {
+/// Devices that, dealt to all towers in contiguous shares, give the vector; towers of which nothing is known go anywhere. Where towers that have rows,
+/// `present` of them, are not in it, their number was raised by hand: its devices are then dealt to all as they were to those that are.
+std::vector<int> dealt_devices(const std::vector<int>& vector, int present) {
   std::vector<int> runs, whole;
-  for (int d : vector) {
+  std::size_t known = 0;
+  for (std::size_t t = 0; t < vector.size(); ++t) {
+    const int d = vector[t];
+    if (d >= 0) known = t + 1;
     if (d >= 0 && (runs.empty() || runs.back() != d)) runs.push_back(d);
     whole.push_back(d >= 0 || whole.empty() ? d : whole.back());
   }
-  auto deals = [&](const std::vector<int>& devices) {
+  auto deals = [&](const std::vector<int>& devices, std::size_t towers) {
     for (std::size_t k = 0; k < devices.size(); ++k) {
-      Range r = share_of(static_cast<std::int64_t>(vector.size()), static_cast<std::int64_t>(devices.size()), static_cast<std::int64_t>(k));
+      Range r = share_of(static_cast<std::int64_t>(towers), static_cast<std::int64_t>(devices.size()), static_cast<std::int64_t>(k));
       for (std::int64_t t = r.first; t < r.past; ++t)
         if (int d = vector[static_cast<std::size_t>(t)]; d >= 0 && d != devices[k]) return false;
     }
     return true;
   };
-  return deals(runs) ? runs : whole;
+  return deals(runs, vector.size()) || (known < static_cast<std::size_t>(present) && deals(runs, known)) ? runs : whole;
 }
 
 /// Each once: what all towers of a plan go by does for what few of them share.
@@ -61,7 +65,7 @@ Placement placement_of(const PlacedGraph& plan) {
     if (n.again)
       for (const Member& m : has_bits_of_members(plan, n) ? n.members : std::vector<Member>{{n.user}}) out.recompute.push_back(plan.graph->node(m.node).name);
   auto readers = readers_of(plan);
-  auto decision = [&](const PlanNode& n) { return Decision{n.scope == Scope::tower ? dealt_devices(devices_of_towers(plan, n)) : n.holders.get(), n.reason, n.ranged, n.sum, n.bucket}; };
+  auto decision = [&](const PlanNode& n) { return Decision{n.scope == Scope::tower ? dealt_devices(devices_of_towers(plan, n), plan.present()) : n.holders.get(), n.reason, n.ranged, n.sum, n.bucket}; };
   std::map<Decision, int> in_towers, outside;
   for (const PlanNode& n : plan.nodes)
     if (!is_derived(plan, n, readers)) ++(n.scope == Scope::tower ? in_towers : outside)[decision(n)];

@@ -76,7 +76,7 @@ std::vector<int> vector_of(const JsonDocument& d, const JsonValue& v, const Clus
     const JsonValue& at = v.items[i];
     int first = 0, last = 0;
     if (!parse_range(v.keys[i], first, last)) d.fail(at, fmt::format("\"{}\" is no range of towers; write \"0\" or \"0-3\"", v.keys[i]));
-    if (last >= towers) d.fail(at, fmt::format("there is no tower {}; the plan has {}", last, towers));
+    if (last >= towers) d.fail(at, fmt::format("there is no tower {}; the plan has {}: belfry place GRAPH --towers {} makes a plan of so many from the graph", last, towers, towers));
     std::vector<int> devices = devices_in(d, at, cluster);
     for (std::size_t k = 0; k < devices.size(); ++k) {
       Range r = share_of(last - first + 1, static_cast<std::int64_t>(devices.size()), static_cast<std::int64_t>(k));

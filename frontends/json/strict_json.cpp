@@ -217,7 +217,11 @@ bool JsonDocument::flag(const JsonValue& v) const {
 }
 
 std::int64_t JsonDocument::integer(const JsonValue& v, std::int64_t low, std::int64_t high) const {
-  if (v.kind != JsonValue::kInteger) fail(v, "must be an integer, not " + shown(v));
+  if (v.kind != JsonValue::kInteger) {
+    const std::optional<double> whole = v.kind == JsonValue::kReal ? number<double>(v) : std::nullopt;
+    const bool writes = whole && std::abs(*whole) < 1e15 && std::trunc(*whole) == *whole;
+    fail(v, fmt::format("must be an integer, not {}{}", shown(v), writes ? fmt::format(": write {}", static_cast<std::int64_t>(*whole)) : ""));
+  }
   if (v.integer < low || v.integer > high) fail(v, fmt::format("is {}; it must lie in [{}, {}]", v.integer, low, high));
   return v.integer;
 }

@@ -147,6 +147,7 @@ Shape shape_of(const JsonDocument& d, const JsonValue& v) {
   Shape out;
   for (const JsonValue& e : d.array(v)) {
     if (e.kind != JsonValue::kText) {
+      if (e.kind == JsonValue::kNull || (e.kind == JsonValue::kInteger && e.integer == -1)) d.fail(e, fmt::format("is {}: a size that the feeds give is a symbol, as \"batch\" for rows", e.kind == JsonValue::kNull ? "null" : "-1"));
       out.push_back(d.integer(e, 0));
       continue;
     }

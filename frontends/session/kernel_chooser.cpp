@@ -99,6 +99,15 @@ std::vector<std::vector<std::ptrdiff_t>> shape_of(const Graph& g, const std::vec
   return out;
 }
 
+/// What the kernels of the op say to the request: of those that were asked last, which are for the most, two.
+std::string refusals(const KernelTable& table, const KernelRequest& request) {
+  constexpr std::size_t kShown = 2;
+  std::vector<std::string> all;
+  table.choose(request, &all);
+  if (all.size() > kShown) all.erase(all.begin(), all.end() - kShown);
+  return fmt::format("{}", fmt::join(all, "; "));
+}
+
 }  // namespace
 
 KernelChooser chooser(const KernelTables& tables, const std::map<std::string, std::string>& engines, bool nondeterministic) {
@@ -116,7 +125,7 @@ KernelChooser chooser(const KernelTables& tables, const std::map<std::string, st
         const std::string named = choice.name + "@" + at->second;
         if (const Support s = table->second.support(named, request); s.ok) choice = {named, s};
       }
-    return {choice.name, choice.support.scratch_bytes, choice.support.in_place};
+    return {choice.name, choice.support.scratch_bytes, choice.support.in_place, choice.name == kReferenceKernel && q.device_kind == "gpu" ? refusals(table->second, request) : ""};
   };
 }
 

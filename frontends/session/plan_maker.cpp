@@ -147,7 +147,7 @@ std::shared_ptr<const PlacedGraph> PlanMaker::make(const PlanKey& key) {
   if (options_.forecast) return plan;
   if (auto over = over_memory(*plan); !over.empty()) throw UserError(fmt::format("the plan does not fit: {}; {}", fmt::join(over, "; "), what_would_fit(key, *plan)));
   if (auto found = verify(*plan); !found.empty()) throw InternalError(fmt::format("a plan made here does not hold: {}", fmt::join(found, "; ")));
-  if (as_given_ && options_.notice) options_.notice(fmt::format("not the plan that was given runs, but one derived from its decisions: {}", fmt::join(departures(key), ", ")));
+  if (as_given_ && options_.notice && (key.mode == Mode::step || !std::exchange(told_, true))) options_.notice(fmt::format("not the plan that was given runs{}, but one derived from its decisions: {}", key.mode == Mode::infer ? " where batches are served or evaluated" : "", fmt::join(departures(key), ", ")));
   return plan;
 }
 

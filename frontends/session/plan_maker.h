@@ -82,6 +82,7 @@ class PlanMaker {
   std::shared_ptr<const Graph> training_;
   std::map<std::pair<Mode, std::vector<std::string>>, std::shared_ptr<const Graph>> inference_;
   bool rules_checked_ = false, draws_checked_ = false;
+  bool told_ = false;                           ///< that another plan than the given one serves: shorter batches have plans of their own
 };
 
 }  // namespace belfry

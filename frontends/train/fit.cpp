@@ -14,6 +14,7 @@
 
 #include <belfry/frontends/session/feeds.h>
 #include <belfry/frontends/train/early_stop_internal.h>
+#include <belfry/frontends/train/fit_checks_internal.h>
 #include <belfry/frontends/train/input_internal.h>
 #include <belfry/frontends/train/log_internal.h>
 #include <belfry/frontends/train/means_internal.h>
@@ -34,36 +35,6 @@ bool has_rate(const Session& session) {
   const Graph& g = session.training_graph();
   const auto rate = g.find(kRate);
   return rate && !g.metrics.contains(kRate) && g.type(*rate).shape.empty() && is_float(g.type(*rate).dtype);
-}
-
-bool logs(const FitOptions& options) { return !options.log.empty() || !options.tensorboard.empty(); }
-
-void check_finite(const Results& results, const std::vector<std::string>& losses, const Progress& p) {
-  for (const std::string& name : losses)
-    if (double x = as_double(results[name]); !std::isfinite(x))
-      throw UserError(fmt::format("the loss '{}' is {} after batch {} of epoch {}; lower the learning rate, or look at the input", name, std::isnan(x) ? "nan" : fmt::format("{}", x), p.batch, p.epoch + 1));
-}
-
-const FitOptions& checked(const FitOptions& options) {
-  auto at_least = [](const char* name, std::int64_t value, std::int64_t least) {
-    if (value < least) throw UserError(fmt::format("FitOptions::{} is {}; {} is the least", name, value, least));
-  };
-  at_least("epochs", options.epochs, 0);
-  at_least("steps", options.steps, 0);
-  at_least("checkpoint_every", options.checkpoint_every, 0);
-  at_least("keep", options.keep, 1);
-  return options;
-}
-
-void check_names(const Graph& g, const std::vector<std::string>& reported, const FitOptions& options) {
-  if (!logs(options)) return;
-  const std::string name = name_taken(reported, options.tensorboard.empty() ? LogLines::all : LogLines::charts);
-  if (name.empty()) return;
-  const std::string what = fmt::format("the {} of the graph '{}'", metric_or_loss(g, name), g.name);
-  if (name_taken(reported, LogLines::all) != name)
-    throw UserError(fmt::format("{} is drawn by TensorBoard as '{}', which is the name of another chart; give it another name, or train without TensorBoard's files", what, scalar_tag(name)));
-  const std::string where = options.log.empty() ? fmt::format("charts in {}", options.tensorboard) : fmt::format("lines of the log {}", options.log);
-  throw UserError(fmt::format("{} has the name of what {} say of themselves; give it another name, or train without a log", what, where));
 }
 
 /// What a step gave: of loops one or several mini-batches.
@@ -118,8 +89,9 @@ class Fitter {
   }
 
  private:
+  void end_here() { steps_wanted_ = steps_, is_ended_ = true; }
   bool enough() const { return steps_ >= steps_wanted_; }
-  bool over() const { return stop_.over() || (options_.steps ? enough() : input_->position().epoch >= epochs_); }
+  bool over() const { return stop_.over() || enough() || (!options_.steps && input_->position().epoch >= epochs_); }
   /// The epoch in which the last of the wanted steps is, and one. The first epoch has the batches that its rows left over still make.
   std::int64_t epoch_after(std::int64_t rows) const {
     const DataPosition& at = input_->position();
@@ -153,6 +125,7 @@ class Fitter {
         const std::int64_t rows = columns.begin()->second.shape()[0];
         const Results r = step(columns);
         finished(e, {{&r, rows}});
+        if (options_.ends && options_.ends()) end_here();
       }
       // At an epoch's end it is written behind the validation, so that no start loses that.
       if (checkpoints_->due(before_ + steps_) && input_->position().epoch == epoch && !enough()) save(&e);
@@ -165,7 +138,7 @@ class Fitter {
       options_.notice(fmt::format("the input limits: {:.0f} % of epoch {} waited for batches, with {} made ahead", 100 * part, epoch + 1, p.ahead));
     const bool within = input_->position().epoch == epoch;
     try {
-      for (const auto& [name, value] : validated()) result.metrics["val_" + name] = value;
+      for (const auto& [name, value] : within && is_ended_ ? Metrics() : validated()) result.metrics["val_" + name] = value;
     } catch (...) {
       save(within ? &e : nullptr);  // of training that is done nothing is lost
       throw;
@@ -300,7 +273,11 @@ class Fitter {
     const std::int64_t epoch = e.p.epoch;
     std::int64_t steps = steps_wanted_ - steps_;
     if (options_.checkpoint_every) steps = std::min(steps, options_.checkpoint_every - (before_ + steps_) % options_.checkpoint_every);
-    auto source = [&]() -> std::optional<NamedTensors> { return input_->position().epoch == epoch ? std::optional(input_->next()) : std::nullopt; };
+    bool begun = steps_ > 0, ends = false;
+    auto source = [&]() -> std::optional<NamedTensors> {
+      ends = std::exchange(begun, true) && options_.ends && options_.ends();
+      return !ends && input_->position().epoch == epoch ? std::optional(input_->next()) : std::nullopt;
+    };
     auto applied = [&](const std::vector<Applied>& gradients) {
       std::vector<Part> parts;
       double sum = 0;
@@ -317,6 +294,7 @@ class Fitter {
       loops_->run(source, steps, applied);
       stands();
       e.p.loops = loops_->counts();
+      if (ends) end_here();
     } catch (...) {
       stands();
       throw;
@@ -357,6 +335,7 @@ class Fitter {
   Batch ahead_;                                        ///< the next one, where it was made already
   std::vector<std::string> fetches_, names_, losses_;  ///< names_: what is reported of them
   bool with_rate_ = false, read_ = false;              ///< read_: somebody looks at Progress::last
+  bool is_ended_ = false;                              ///< by FitOptions::ends
   std::int64_t epochs_ = 0, before_, before_of_run_, steps_ = 0;  ///< before_: steps of the session before this training
   std::int64_t steps_wanted_ = std::numeric_limits<std::int64_t>::max();  ///< of this training
   std::int64_t step_rows_ = 0;

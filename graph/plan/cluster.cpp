@@ -62,7 +62,7 @@ std::vector<DeviceId> Cluster::ids() const {
 int Cluster::host() const {
   for (std::size_t i = 0; i < devices.size(); ++i)
     if (devices[i].id.kind == "cpu" && devices[i].id.host == 0) return static_cast<int>(i);
-  throw UserError("a cluster needs a cpu device on host 0: feeds and results live there");
+  throw UserError("a cluster needs a cpu device on host 0, as {\"devices\": \"cpu:0\"} in its file: feeds and results live there");
 }
 
 bool Cluster::linked(const std::string& a, const std::string& b) const {

@@ -174,6 +174,8 @@ DeviceRate rate_of(const ClusterDevice& d, int threads) {
   return out;
 }
 
+bool is_measured(const ClusterDevice& d) { return d.kernels() == "cpu" && rate_of(d, 1).guessed; }
+
 CostModel::CostModel(const PlacedGraph& plan, const CostTable& table) : plan_(plan), table_(table) {
   for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) {
     auto like = [&](int other) { return plan.cluster.devices[d].runs_as(plan.cluster.devices[static_cast<std::size_t>(other)]); };
@@ -210,7 +212,7 @@ Cost CostModel::cost(const PlanNode& n, const Variant& variant, const Share& sha
   DeviceRate rate = rate_of(device, plan_.threads);
   rate.flops = flops_of(rate, plan_, n, variant.kernel);
   Cost out{roofline(rate, work), rate.launch, rate.guessed ? CostSource::guessed : CostSource::roofline, work.bytes / rate.bandwidth};
-  if (device.kernels() != "cpu" || !rate.guessed || table_.empty()) return out;
+  if (!is_measured(device) || table_.empty()) return out;
   const std::string key = cost_key(plan_, n, variant, share, parts);
   const DeviceRate unsaid = rate_of({cpu(0), "host"}, plan_.threads);
   if (auto at = table_.kernels.find(key); at != table_.kernels.end() && !at->second.empty()) {

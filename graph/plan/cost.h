@@ -71,6 +71,8 @@ struct DeviceRate {
   double flops_tf32 = 0, flops_half = 0;  ///< of products
 };
 DeviceRate rate_of(const ClusterDevice& device, int threads);
+/// Whether what was measured holds for it: it runs a CPU's kernels, and the cluster says nothing of it.
+bool is_measured(const ClusterDevice& device);
 
 /// Costs of the launches of a plan; equal launches are looked up once.
 class CostModel {

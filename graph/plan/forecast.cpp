@@ -109,12 +109,14 @@ class Walk {
   };
 
   /// A step is over when the feeds of the next have landed too.
-  double seconds() const { return std::max(finished_, out_.landed) + table_.step; }
+  double seconds() const { return std::max(finished_, out_.landed) + (measured(plan_.cluster.host()) ? table_.step : 0); }
   void at(double time, Kind kind, int step) { events_.push(time, {kind, step}); }
   State& state(int s) { return states_[static_cast<std::size_t>(s)]; }
   ForecastLaunch& launch(int s) { return out_.launches[static_cast<std::size_t>(s)]; }
   const ForecastStep& step(int s) const { return steps_.steps[static_cast<std::size_t>(s)]; }
   int device(int s) const { return step(s).device; }
+  /// Whether what the table says of threads holds for the device's.
+  bool measured(int device) const { return measured_[static_cast<std::size_t>(device)]; }
   bool on_gpu(int s) const { return gpu_[static_cast<std::size_t>(device(s))]; }
 
   void prepare() {
@@ -125,9 +127,11 @@ class Walk {
     taken_until_.resize(plan_.cluster.devices.size());
     memory_.resize(plan_.cluster.devices.size());
     halted_.resize(plan_.cluster.devices.size());
+    const ClusterDevice& host = plan_.cluster.devices[static_cast<std::size_t>(plan_.cluster.host())];
     for (const ClusterDevice& d : plan_.cluster.devices) {
       gpu_.push_back(d.id.kind == "gpu");
       bandwidth_.push_back(rate_of(d, plan_.threads).bandwidth);
+      measured_.push_back(is_measured(gpu_.back() ? host : d));  // threads of the host wait for a GPU
     }
     find_along();
     if (!links_.empty()) coming_.resize(steps_.steps.size());
@@ -275,7 +279,7 @@ class Walk {
     if (records_) launch(s).fixed = c.fixed;
     const double seconds = state(s).came && transfers_.arrives_in_place(s) ? c.fixed : c.seconds;
     out_.by_source[static_cast<std::size_t>(c.source)] += seconds;
-    if (!on_gpu(s)) return seconds + table_.dispatch;
+    if (!on_gpu(s)) return seconds + (measured(at.device) ? table_.dispatch : 0);
     const auto d = static_cast<std::size_t>(at.device);
     const double owed = std::exchange(memory_[d].owed, 0.0), spare = std::max(0.0, seconds - c.memory);  // while it computes its memory has time
     return seconds + std::max(0.0, owed - spare) + std::max(0.0, taken_until_[d] - now);
@@ -293,7 +297,7 @@ class Walk {
       if (--left_[static_cast<std::size_t>(g)] == 0)
         for (int w : steps_.waiters[static_cast<std::size_t>(g)]) {
           const bool same = steps_.lane_of_stream[static_cast<std::size_t>(step(w).stream)] == lane;
-          release(w, s, now + (same ? 0 : now - state(w).idle > kSpinSeconds ? table_.wake : table_.handoff));
+          release(w, s, now + (same || !measured(device(w)) ? 0 : now - state(w).idle > kSpinSeconds ? table_.wake : table_.handoff));
         }
     if (!on_gpu(s) || transfers_.collective(s)) return;
     auto d = static_cast<std::size_t>(device(s));
@@ -354,6 +358,7 @@ class Walk {
   std::map<int, std::vector<int>> arrived_;     // per node that is a collective
   std::vector<char> along_;                     // per step
   std::vector<char> gpu_;                       // per device
+  std::vector<char> measured_;                  // per device: the table holds for the threads that it waits in
   std::vector<char> gpu_free_;                  // a GPU computes one kernel at a time, whatever its streams
   std::vector<std::queue<int>> queued_;
   std::vector<double> taken_until_;             // per GPU: collectives have it, or a sum that reads others

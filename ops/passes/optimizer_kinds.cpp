@@ -82,10 +82,15 @@ const std::map<std::string, OptimizerKind>& kinds() {
 
 }  // namespace
 
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> out;
+  for (const auto& [name, row] : kinds()) out.push_back(name);
+  return out;
+}
+
 const OptimizerKind& optimizer_kind(const std::string& kind) {
   if (auto at = kinds().find(kind); at != kinds().end()) return at->second;
-  std::vector<std::string> names;
-  for (const auto& [name, row] : kinds()) names.push_back(name);
+  const std::vector<std::string> names = optimizer_names();
   throw UserError(fmt::format("there is no optimizer '{}'; there are {}{}", kind, fmt::join(names, ", "), did_you_mean(kind, names)));
 }
 

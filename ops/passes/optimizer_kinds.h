@@ -31,6 +31,7 @@ struct OptimizerKind {
   RateCorrection correction = RateCorrection::none;
 };
 
+std::vector<std::string> optimizer_names();
 /// UserError with the known kinds.
 const OptimizerKind& optimizer_kind(const std::string& kind);
 /// Whether slots of some kind are called "prefix_…/variable".

@@ -126,7 +126,7 @@ TEST(ImageFolder, has_a_class_for_each_folder) {
   EXPECT_EQ(both.train.columns, train.data.columns);
   EXPECT_EQ(both.test.rows(), 2);
   write_file(folder.path / "val/dog/z.jpg", "no photo");
-  EXPECT_NE(message_of([&] { data_folder(folder.path, size); }).find("z.jpg: cannot be read"), std::string::npos);
+  EXPECT_NE(message_of([&] { data_folder(folder.path, size); }).find("z.jpg: cannot be read as a photo: it is neither a JPEG nor a PNG file"), std::string::npos);
   fs::create_directories(folder.path / "train/fish");
   EXPECT_NE(message_of([&] { image_folder(folder.path / "train"); }).find("fish: no .jpg or .png in this class"), std::string::npos);
   EXPECT_NE(message_of([&] { image_folder(folder.path / "train/fish"); }).find("no folder of photos"), std::string::npos);

@@ -305,6 +305,26 @@ TEST(ParameterServer, what_a_caller_throws_ends_the_loops) {
   EXPECT_EQ(session.variable("step").item<std::int64_t>(), 3);
 }
 
+TEST(ParameterServer, a_training_that_is_told_to_end_applies_what_was_handed_out_and_reads_no_more) {
+  const DataSet data = on_a_line(400);
+  for (const int backup : {0, 1}) {
+    Session session(line(), ParameterServer{.devices = parse_devices("sim:0-3"), .servers = {cpu(0)}, .staleness = backup ? std::nullopt : std::optional(2), .backup = backup});
+    std::atomic<int> steps = 0;
+    FitOptions options{.batch = 8, .epochs = 5};
+    options.on_batch = [&](const Progress&) { ++steps; };
+    options.ends = [&] { return steps >= 7; };
+    const History history = fit(session, data, options);
+    ASSERT_EQ(history.size(), 1u);
+    EXPECT_GE(steps, 7);
+    EXPECT_LE(steps, 7 + 4);
+    EXPECT_EQ(session.data_progress.steps, steps);
+    EXPECT_EQ(session.data_progress.epoch, 0);
+    std::int64_t gradients = history[0].loops->dropped;
+    for (std::int64_t n : history[0].loops->staleness) gradients += n;
+    EXPECT_EQ(session.data_progress.position, 2 * gradients) << "two rows a gradient";
+  }
+}
+
 TEST(ParameterServer, loops_refuse_draws_that_repeat) {
   auto dropped_by = [](const std::function<Value(Builder&)>& step) {
     Builder b("dropped");

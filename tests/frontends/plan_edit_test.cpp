@@ -201,6 +201,20 @@ TEST(PlanEdit, a_plan_for_one_row_knows_where_all_towers_are) {
   }
 }
 
+TEST(PlanEdit, towers_that_are_raised_by_hand_are_dealt_to_all_devices) {
+  const PlacedGraph two = placed_over(graph_of("decay"), 2);
+  const PlacedGraph four = derived_anew(read_back(swapped(write_plan(two), "\"towers\": 2", "\"towers\": 4"), two));
+  EXPECT_EQ(verify(four), std::vector<std::string>());
+  for (const PlanNode& n : four.nodes)
+    if (n.scope == Scope::tower) {
+      const std::vector<int>& at = four.devices(n);
+      EXPECT_EQ(at[0], at[1]) << n.name;
+      EXPECT_EQ(at[2], at[3]) << n.name;
+    }
+  EXPECT_NE(four.devices(*std::find_if(four.nodes.begin(), four.nodes.end(), [](const PlanNode& n) { return n.scope == Scope::tower; }))[0], four.devices(*std::find_if(four.nodes.begin(), four.nodes.end(), [](const PlanNode& n) { return n.scope == Scope::tower; }))[2]);
+  EXPECT_TRUE(says([&] { read_back(swapped(write_plan(two), "\"towers\": 2", "\"towers\": 1"), two); }, {"there is no tower 1", "belfry place GRAPH --towers 1"}));
+}
+
 TEST(PlanEdit, a_plan_that_begins_with_one_row_keeps_the_rules_of_all_towers) {
   auto graph = graph_of("decay");
   const Strategy strategy = to_strategy(Towers{.devices = sims(3), .variables = cpu(0), .towers = 3, .threads = 1});

@@ -64,6 +64,28 @@ TEST(TrainingRuns, one_that_was_stopped_within_an_epoch_goes_on_to_the_same_curv
   EXPECT_THAT(folder.names(), testing::ElementsAre("step-00000021.safetensors"));
 }
 
+TEST(TrainingRuns, one_that_is_told_to_end_has_a_checkpoint_of_its_last_step_and_goes_on_from_there) {
+  Folder folder;
+  const DataSet data = points(50);
+  FitOptions options{.batch = 8, .epochs = 3, .shuffle = 4, .validation = &data};
+  Session whole(line(), Single{});
+  fit(whole, data, options);
+  options.checkpoints = folder.path().string();
+  for (int end : {3, 10, 14}) {  // within an epoch, within the next one, at an epoch's end
+    Session session(line(), Single{});
+    FitOptions part = options;
+    resume_latest(session, data, part);
+    part.ends = [&] { return steps_of(session) >= end; };
+    EXPECT_EQ(fit(session, data, part).back().metrics.contains("val_loss"), end == 14) << "an epoch that is not over is not validated";
+    EXPECT_EQ(steps_of(session), end);
+    EXPECT_EQ(latest_checkpoint_step(folder.path()), end);
+  }
+  Session session(line(), Single{});
+  resume_latest(session, data, options);
+  fit(session, data, options);
+  EXPECT_EQ(session.state(), whole.state());
+}
+
 TEST(TrainingRuns, steps_are_those_of_the_run_wherever_its_clock_began) {
   Folder folder;
   const DataSet data = points(50);

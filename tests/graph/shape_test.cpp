@@ -69,6 +69,8 @@ TEST(Shape, refuses_bytes_that_overflow) {
 TEST(DTypes, are_named_and_read_back) {
   for (DType d : kAllDTypes) EXPECT_EQ(parse_dtype(name_of(d)), d);
   EXPECT_TRUE(says([] { parse_dtype("f8"); }, {"unknown dtype 'f8'", "f32, f64"}));
+  for (const auto& [theirs, ours] : {std::pair("float32", "f32"), {"double", "f64"}, {"int", "i32"}, {"half", "f16"}, {"bfloat16", "bf16"}})
+    EXPECT_TRUE(says([theirs = theirs] { parse_dtype(theirs); }, {std::string("did you mean ") + ours + "?"}));
 }
 
 TEST(HostTensors, check_their_dtype_and_count) {

@@ -292,17 +292,28 @@ TEST(Forecast, moves_take_the_memory_from_kernels_that_are_short_of_it) {
 }
 
 TEST(Forecast, a_thread_that_has_waited_long_must_be_woken) {
-  auto woken = [](double flops) {
+  auto woken = [](double launch) {
     Cluster c = local_cluster({cpu(0), cpu(1)}, 2);
-    for (ClusterDevice& d : c.devices) d.flops = d.bandwidth = flops;
-    c.devices[1].flops = c.devices[1].bandwidth = flops / 10;
+    c.devices[1].launch = launch;
     PlacedGraph plan = place(line(), to_strategy(Towers{.devices = {cpu(0), cpu(1)}, .variables = cpu(0), .towers = 2, .threads = 1}), c, 8);
     CostTable asleep;
     asleep.wake = 1;
     return forecast(plan, asleep).seconds - forecast(plan).seconds;
   };
-  EXPECT_GT(woken(1e5), 0.5);
-  EXPECT_EQ(woken(1e12), 0) << "nobody waits for as long as threads spin";
+  EXPECT_GT(woken(1), 0.5);
+  EXPECT_EQ(woken(1e-7), 0) << "nobody waits for as long as threads spin";
+}
+
+TEST(Forecast, what_was_measured_here_is_not_of_a_machine_that_the_cluster_describes) {
+  CostTable slow;
+  slow.dispatch = slow.handoff = slow.wake = slow.step = 1;
+  const Strategy on_gpus = to_strategy(Towers{.devices = first_gpus(2), .variables = cpu(0), .towers = 2, .threads = 1});
+  const PlacedGraph described = place(line(), on_gpus, gpus(2), 8);
+  EXPECT_EQ(forecast(described, slow).seconds, forecast(described).seconds);
+  Cluster bare = gpus(2);
+  bare.devices.back() = {cpu(0), "host"};
+  const PlacedGraph measured = place(line(), on_gpus, bare, 8);
+  EXPECT_GE(forecast(measured, slow).seconds, forecast(measured).seconds + 3) << "a step, a thread that is woken, and a launch of the host";
 }
 
 /// Equal layers, cut into equal stages, by requests or by cost: what a pipeline of p stages and m micro-batches leaves idle of p devices' time.

@@ -75,8 +75,11 @@ TEST(Requests, that_are_soft_give_way_to_a_kernel_that_lacks) {
   Cluster cluster = sim_cluster(1);
   cluster.devices.push_back({parse_device("gpu:0"), "gpu:0"});
   PlaceOptions options;
-  options.kernels = [](const KernelQuery& q) { return KernelChoice{q.device_kind == "gpu" && q.node.op == "matmul" ? "reference" : "kernel", 0, true}; };
-  EXPECT_TRUE(says([&] { placed("gpu:0", false, cluster, options); }, {"'matmul_1' is requested on gpu:0, but GPUs have no kernel for it", "request cpu:0", "or nothing: then it runs on the host"}));
+  options.kernels = [](const KernelQuery& q) {
+    const bool lacks = q.device_kind == "gpu" && q.node.op == "matmul";
+    return KernelChoice{lacks ? "reference" : "kernel", 0, true, lacks ? "a_kernel: it is too large" : ""};
+  };
+  EXPECT_TRUE(says([&] { placed("gpu:0", false, cluster, options); }, {"'matmul_1' is requested on gpu:0, but GPUs have no kernel for it: a_kernel: it is too large", "request cpu:0", "or nothing: then it runs on the host"}));
   Placed p = placed("gpu:0", true, cluster, options);
   EXPECT_EQ(p.where("matmul_1"), "sim:0");
   EXPECT_EQ(p.where("v"), "gpu:0");  // which needs none
@@ -117,6 +120,20 @@ std::shared_ptr<const Graph> shared_product() {
   Value product = matmul(b.variable("w", {1, 300}, {.init = "normal", .init_value = 0.3}), b.variable("v", {300, 12}, {.init = "normal", .init_value = 0.3}));
   b.minimize(reduce_mean(square(mul(b.input("x", f32, {kBatch, 12}), product))), Momentum{.learning_rate = 0.1});
   return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+}
+
+TEST(Kernels, that_gpus_lack_say_why) {
+  Cluster cluster = sim_cluster(0);
+  cluster.devices.push_back({parse_device("gpu:0"), "gpu:0"});
+  PlaceOptions options;
+  options.kernels = [](const KernelQuery& q) {
+    const bool lacks = q.device_kind == "gpu" && q.node.op == "matmul";
+    return KernelChoice{lacks ? "reference" : "kernel", 0, true, lacks ? "a_kernel: it is too large" : ""};
+  };
+  const PlacedGraph plan = place(shared_product(), to_strategy(Single{.device = parse_device("gpu:0"), .threads = 1}), cluster, 8, options);
+  const auto moved = std::find_if(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.name == "matmul"; });
+  ASSERT_NE(moved, plan.nodes.end());
+  EXPECT_EQ(moved->reason, "GPUs have no kernel for it: a_kernel: it is too large");
 }
 
 TEST(Kernels, whose_bits_may_differ_leave_what_all_devices_hold_to_one_of_them) {

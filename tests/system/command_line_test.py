@@ -43,11 +43,10 @@ expect(done.returncode == 0 and done.stdout.startswith("cpu:0") and "oneDNN" in 
 done = belfry("devices", "--json")
 facts = json.loads(done.stdout)
 expect(facts["devices"][0]["id"] == "cpu:0" and facts["host"]["cores"] == sum(d["id"].startswith("cpu:") for d in facts["devices"]) and facts["host"]["memory_bytes"] > 0, f"devices --json: {facts}")
-for arguments in ([], ["devces"], ["devices", "--jsn"], ["--vers"], ["--version", "x"], ["help"], ["train", "--nosuch"], *(["train", "mlp", "--data", ".", option, ""] for option in ("--out", "--log", "--checkpoints"))):
+for arguments in ([], ["devces"], ["devices", "--jsn"], ["--vers"], ["--version", "x"], ["help", "nosuch"], ["train", "--nosuch"], *(["train", "mlp", "--data", ".", option, ""] for option in ("--out", "--log", "--checkpoints"))):
     done = belfry(*arguments)
     expect(done.returncode == 2 and done.stderr and not done.stdout, f"wrong use {arguments}: {done}")
 expect("did you mean devices" in belfry("devces").stderr, "a misspelt verb gets no suggestion")
-expect("belfry --help" in belfry("help").stderr, "belfry help does not say what helps")
 expect("train has no option --nosuch" in belfry("train", "--nosuch").stderr, "an unknown option is hidden by what is lacking")
 expect("--out: is empty" in belfry("train", "mlp", "--data", ".", "--out", "").stderr, "an empty --out is taken for none")
 # Files decide whether one is there: no wrong use, in whatever place it is named.
@@ -608,12 +607,29 @@ ops, words = json.loads(done.stdout), belfry("show", "--ops").stdout
 expect(len(ops) == int(words.splitlines()[-1].split()[0]) and all(f"\n{op['op']}(" in "\n" + words for op in ops), f"show --ops --json: {len(ops)} ops")
 one = json.loads(belfry("show", "--ops", "conv2d", "--json").stdout)
 expect(one in ops and one["inputs"] == ["x", "filter"] and one["attributes"]["padding"]["default"] == "valid" and "onednn_conv2d" in one["kernels"]["cpu"] and one["differentiable"], f"show --ops conv2d --json: {one}")
+nets, words = json.loads(belfry("show", "--nets", "--json").stdout), belfry("show", "--nets").stdout
+expect(len(nets) == int(words.splitlines()[-1].split()[0]) and all(f"\n{net['net']} " in "\n" + words and net["help"] in words for net in nets) and {"net": "mlp", "help": "784-512-512-10; momentum", "settings": {}} in nets, f"show --nets: {words} {nets}")
+for alias, meant in ((["help", "place"], ["place", "--help"]), (["help"], ["--help"]), (["version"], ["--version"])):
+    done = belfry(*alias)
+    expect(done.returncode == 0 and done.stdout == belfry(*meant).stdout, f"{alias}: {done}")
+done = belfry("-v")
+expect(done.returncode == 2 and "there is no option '-v' before a verb" in done.stderr, f"-v: {done}")
 expect("did you mean relu" in belfry("show", "--ops", "relv").stderr, "a misspelt op gets no suggestion")
-for wrong in (["show"], ["show", "mnist_cnn", "--ops", "relu"], ["show", "--ops", "--memory"], ["completion", "tcsh"]):
+for wrong in (["show"], ["show", "mnist_cnn", "--nets"], ["show", "mnist_cnn", "--ops", "relu"], ["show", "--ops", "--memory"], ["completion", "tcsh"]):
     expect(belfry(*wrong).returncode == 2, f"{wrong} is no wrong use")
 for move, meant in (("tower_1/dense", "tower_1/dense/**"), ("dense", "dense/**"), ("tower_1/dens/**", "tower_1/dense/**")):
     done = belfry("place", "mlp", "--devices", "cpu:0,cpu:1", "--batch", "8", "--move", f"{move}=cpu:1")
     expect(done.returncode == 1 and f'the rule "{move}" matches no node; did you mean {meant}?' in done.stderr, f"--move {move}: {done}")
+done = belfry("place", "mlp", "--devices", "cpu:0,cpu:1", "--batch", "8", "--move", "tower_1/dense/matmul=cpu:0")
+expect(done.returncode == 0 and re.search(r"by forecast a step takes [\d.]+ [mu]?s with --move, and [\d.]+ [mu]?s without", done.stderr), f"what a move does to a step: {done.stderr}")
+done = belfry("place", "mlp", "--devices", "cpu:0", "--threads-per-tower", "4096", "--batch", "8")
+expect(done.returncode == 0 and "4096 threads a tower take turns on " in done.stderr, f"more threads than cores: {done.stderr}")
+done = belfry("place", "cifar10", "--cluster", "h100x8", "--devices", "gpu:0", "--batch", "100000")
+expect(done.returncode == 0 and ("no kernels" in done.stderr or re.search(r"the host computes what GPUs read.*GPUs have no kernel for it: .*more elements than cuDNN counts", done.stderr)), f"what the host computes for GPUs, and why: {done.stderr}")
+for given, meant in (("cuda:0", "gpu:0"), ("GPU:1", "gpu:1"), ("cpu", "cpu:0")):
+    done = belfry("place", "mlp", "--devices", given)
+    expect(done.returncode == 2 and f"did you mean {meant}?" in done.stderr, f"--devices {given}: {done.stderr}")
+expect(belfry("place", "mlp", "--devices", "cpu:0, cpu:1", "--batch", "8").returncode == 0, "a space behind a comma")
 script = "COMP_WORDS=(belfry place x --dev); COMP_CWORD=3; _belfry; echo ${COMPREPLY[@]}; COMP_WORDS=(belfry comp); COMP_CWORD=1; _belfry; echo ${COMPREPLY[@]}"
 done = subprocess.run(["bash", "-c", belfry("completion", "bash").stdout + script], capture_output=True, text=True)
 expect(done.stdout.split() == ["--devices", "compare", "completion"] and not done.stderr, f"completion: {done}")

@@ -168,7 +168,7 @@ def png(width, height, value):
 
 
 # Objects whose keys are names of the user's or of libraries, and entries of lists that stand elsewhere: files of a run.
-BY_NAME = {"means", "outputs", "columns", "splits", "libraries", "kernels", "fused_in", "attributes"}
+BY_NAME = {"settings", "means", "outputs", "columns", "splits", "libraries", "kernels", "fused_in", "attributes"}
 METRICS = {"loss", "accuracy", "val_loss", "val_accuracy"}
 
 
@@ -200,6 +200,7 @@ RUNS = {
     "show": ["show a.json --json", "show gpus.json --json", "show a.json --memory --json"],
     "show --timeline": ["show a.json --timeline --json", "show gpus.json --timeline --json"],
     "show --ops": ["show --ops --json", "show --ops conv2d --json"],
+    "show --nets": ["show --nets --json"],
     "convert": ["convert mlp -o c.json --json"],
     "forecast": ["forecast mlp --launches --json", "forecast mlp --strategy auto --cluster h100x8 --batch 64 --json", "forecast mnist_cnn --cluster h100x8 --devices gpu:0-1 --json"],
     "runs": ["runs run --json"],

@@ -74,7 +74,7 @@ def check_photos(folder, belfry):
 
     # A run that is there is neither lost nor mixed.
     done = belfry(*train)
-    expect(done.returncode == 1 and all(w in done.stderr for w in ("there is a run already", "--resume", "--overwrite", "another folder")), f"a run that is there: {done}")
+    expect(done.returncode == 1 and all(w in done.stderr for w in ("there is a run already", "no checkpoints were kept", "--overwrite", "another folder")), f"a run that is there: {done}")
     done = belfry(*train, "--steps", "3", "--overwrite")
     expect(done.returncode == 0 and json.loads((folder / "seen/run.json").read_text(encoding="utf-8"))["steps"] == 3, f"--overwrite: {done}")
 

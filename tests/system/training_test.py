@@ -2,13 +2,17 @@
 
 import fcntl
 import json
+import math
 import os
 import pathlib
 import pty
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+import zipfile
 
 program = str(pathlib.Path(sys.argv[1]).resolve())
 objections = []
@@ -161,6 +165,68 @@ with tempfile.TemporaryDirectory() as name:
     done = mlp(3, "--out", "c", "--resume", own)
     done = belfry("runs", "c")
     expect(done.stdout.splitlines()[-1].split()[:3] == ["c", "3", "24"], f"epochs of a run that went on: {done}")
+
+    # SIGINT and SIGTERM end a training after its step, as --steps would: with a checkpoint, from which the same command goes on to the same bits. The second ends it at once.
+    def signalled(arguments, send, *more):
+        """Signals once its log has a step; then more, half a second later or more apart."""
+        process = subprocess.Popen([program, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        log = folder / arguments[arguments.index("--out") + 1] / "log.jsonl"
+        while process.poll() is None and not (log.exists() and log.stat().st_size):
+            time.sleep(0.01)
+        for one in (send, *more):
+            process.send_signal(one)
+            if more:
+                time.sleep(0.6)
+        out, words = process.communicate()
+        return subprocess.CompletedProcess(arguments, process.returncode, out, words)
+
+    long = ["train", "mnist_cnn", "--data", "digits", "--batch", "16", "--shuffle", "--epochs"]
+    assert belfry(*long, "40", "--out", "straight").returncode == 0
+    for sent in (signal.SIGINT, signal.SIGTERM):
+        halting = [*long, "100000", "--out", f"halted{sent.value}", "--checkpoints", f"halted{sent.value}/ck"]
+        done = signalled(halting, sent)
+        taken = steps(f"halted{sent.value}")[-1]
+        expect(done.returncode == 128 + sent.value and f"ended by {sent.name} after {taken} steps of the run" in done.stderr and "the same command goes on from there" in done.stderr and "test accuracy" in done.stdout, f"a training that {sent.name} ends: {done}")
+        expect(any(f"{taken:08}" in p.name for p in (folder / f"halted{sent.value}/ck").iterdir()), f"the checkpoint of the last step: {taken}")
+        again = belfry(*long, "40", "--out", f"halted{sent.value}", "--checkpoints", f"halted{sent.value}/ck")
+        expect(again.returncode == 0 and (taken >= 1280 or (folder / f"halted{sent.value}/state.safetensors").read_bytes() == (folder / "straight/state.safetensors").read_bytes()), f"goes on from where {sent.name} ended it, {taken} steps: {again.stderr[-300:]}")
+    done = signalled([*long, "100000", "--out", "halted"], signal.SIGINT)
+    expect(done.returncode == 130 and "its results are those until there" in done.stderr and (folder / "halted/state.safetensors").exists(), f"without checkpoints: {done}")
+    with zipfile.ZipFile(folder / "pictures.npz", "w") as arrays:
+        for column, descr, shape, bytes_each in (("image", "<f4", (2112, 24, 24, 3), 4), ("label", "<i4", (2112,), 4)):
+            header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
+            header += " " * (-(len(header) + 11) % 64) + "\n"
+            arrays.writestr(f"{column}.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(math.prod(shape) * bytes_each))
+    # A step of so large a batch on one thread takes far longer than half a second.
+    done = signalled(["train", "cifar10", "--data", "pictures.npz", "--hold-out", "0.03", "--batch", "2048", "--threads-per-tower", "1", "--out", "twice", "--epochs", "1000"], signal.SIGINT, signal.SIGINT)
+    expect(done.returncode == -signal.SIGINT and "once more ends it at once" in done.stderr and not (folder / "twice/state.safetensors").exists(), f"a second one: {done}")
+
+    # Another optimizer on the command line is that of a graph's file.
+    assert belfry("convert", "mlp", "-o", "net.json").returncode == 0
+    net = json.loads((folder / "net.json").read_text(encoding="utf-8"))
+    for options, optimizer in ((["--optimizer", "adam:learning_rate=0.002,amsgrad=true"], {"kind": "adam", "learning_rate": 0.002, "amsgrad": True}), (["--lr", "0.03"], {**net["train"]["optimizer"], "learning_rate": 0.03})):
+        net["train"]["optimizer"] = optimizer
+        (folder / "net.json").write_text(json.dumps(net), encoding="utf-8")
+        for source, more, out in (("mlp", options, "by_option"), ("net.json", [], "by_file")):
+            done = belfry("train", source, "--data", "digits", "--batch", "64", "--epochs", "1", "--out", out, "--overwrite", *more)
+            expect(done.returncode == 0, f"{source} {more}: {done}")
+        expect((folder / "by_option/state.safetensors").read_bytes() == (folder / "by_file/state.safetensors").read_bytes(), f"{options} is not {optimizer}")
+    for options, words in ((["--optimizer", "adm"], "did you mean adam"), (["--optimizer", "adam:lr=1"], "did you mean learning_rate?"), (["--optimizer", "adam:beta1=x"], "is a number, not 'x'"), (["--optimizer", "adam:learning_rate=1", "--lr", "1"], "say one thing twice")):
+        done = belfry("train", "mlp", "--data", "digits", *options)
+        expect(done.returncode == 2 and words in done.stderr, f"{options}: {done}")
+    done = belfry("train", "two/plan.json", "--data", "digits", "--lr", "1")
+    expect(done.returncode == 2 and "--learning-rate does nothing here: a plan has its precision, optimizer" in done.stderr, f"another rate for a plan: {done}")
+
+    # A run that was killed before its first checkpoint is begun anew by its own command alone: another one would take its log's place.
+    killed = ["train", "mnist_cnn", "--data", "digits", "--batch", "16", "--epochs", "100000", "--out", "early_kill", "--checkpoints", "early_kill/ck", "--checkpoint-every", "1000000"]
+    done = signalled(killed, signal.SIGKILL)
+    before = (folder / "early_kill/log.jsonl").read_bytes()
+    for other, words in ((["--batch", "8"], "batch: 16 there, 8 here"), (["--seed", "3"], "seed: 0 there, 3 here"), (["--shuffle"], "shuffle: false there, true here")):
+        changed = [*killed, *other] if "--batch" not in other else ["8" if a == "16" else a for a in killed]
+        done = belfry(*changed)
+        expect(done.returncode == 1 and words in done.stderr and "--overwrite" in done.stderr and (folder / "early_kill/log.jsonl").read_bytes() == before, f"another command in its folder: {done}")
+    done = belfry(*["1" if a == "100000" else a for a in killed])
+    expect(done.returncode == 0 and steps("early_kill") == list(range(1, 33)), f"its own command begins it anew: {done}")
 
     # What lies in --out before the first step lies there after a failure, and nothing that is read or not a run's is written over.
     def files(*names):
