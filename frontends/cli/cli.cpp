@@ -153,6 +153,7 @@ int cli_main(int argc, char** argv, const std::shared_ptr<const Library>& own) {
   LibrarySource library = [own] { return own ? own : standard_library(); };
   CLI::App app("Places a dataflow graph on devices, writes the plan to a file, and runs it.", "belfry");
   const bool json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
+  app.failure_message([](const CLI::App*, const CLI::Error& e) { return fmt::format("belfry: {}\nRun with --help for more information.\n", e.what()); });
   app.set_version_flag("--version", [json] { return version_text(json); }, "What was built, by what, with what; with --json for machines");
   app.footer(
       "Example: belfry devices\nExit codes: 0 done, 1 failed (of compare also: bits differ; of forecast: it does not fit), 2 wrong use (what the command line alone shows, values "

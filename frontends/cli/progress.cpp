@@ -93,9 +93,9 @@ ProgressLine::ProgressLine(std::string unit, std::optional<double> one_device)
 
 ProgressLine::~ProgressLine() { show_line(""); }
 
-std::string ProgressLine::rate(const Progress& p) const {
+std::string ProgressLine::rate(const Progress& p, bool whole) const {
   std::string out = fmt::format("{:.0f} {}/s", p.rows_per_second, unit_);
-  if (one_device_ && *one_device_ > 0 && p.rows_per_second > 0) out += fmt::format(", x{:.2f} of one device", p.rows_per_second / *one_device_);
+  if (one_device_ && *one_device_ > 0 && p.rows_per_second > 0) out += fmt::format(", x{:.2f}{}", p.rows_per_second / *one_device_, whole ? " of one device" : "");
   return out;
 }
 
@@ -104,7 +104,7 @@ void ProgressLine::batch(const Progress& p) {
   const auto pause = over ? std::chrono::milliseconds(100) : std::chrono::milliseconds(30'000);
   if (Clock::now() - shown_ < pause) return;
   shown_ = Clock::now();
-  const std::string line = fmt::format("Epoch {:2}/{:2}  {:4}/{:4}  {}{}", p.epoch + 1, p.epochs, p.batch, p.batches, rate(p), metrics_text(p.metrics));
+  const std::string line = fmt::format("Epoch {:2}/{:2}  {:4}/{:4}  {}{}", p.epoch + 1, p.epochs, p.batch, p.batches, rate(p, !over), metrics_text(p.metrics));
   if (over) show_line(line);
   else say(line + "\n");
 }

@@ -19,7 +19,7 @@ class ProgressLine {
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::string rate(const Progress& p) const;
+  std::string rate(const Progress& p, bool whole = true) const;  ///< whole: with the words, for which a line that is written over has no room
 
   std::string unit_;
   std::optional<double> one_device_;

@@ -53,7 +53,10 @@ void add_convert_verb(CLI::App& app, const LibrarySource& library) {
     std::string state = source.state.empty() ? "" : std::filesystem::proximate(source.state, std::filesystem::absolute(o->out).parent_path()).generic_string();
     std::string text = write_graph(graph, {}, state);
     if (o->out.empty()) std::cout << text;
-    else write_file(o->out, text);
+    else {
+      write_file(o->out, text);
+      say(fmt::format("wrote {}\n", o->out));
+    }
     if (o->json) print_graph_facts(graph, o->out);
   });
 }

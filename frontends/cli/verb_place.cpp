@@ -111,8 +111,11 @@ void say_derived(const PlaceArguments& o, const Source& source, const PlacedGrap
   std::vector<std::string> lost;
   for (const std::string& line : diff.decisions)
     if (line.find("nowhere → ") == line.npos) lost.push_back(line);  // towers that are more than the plan had get devices
+  auto is_repeat = [&](const std::string& line) {  // which is where what it repeats is
+    return std::any_of(source.plan->nodes.begin(), source.plan->nodes.end(), [&](const PlanNode& n) { return n.again && line.starts_with(fmt::format("'{}': ", n.name)); });
+  };
   for (const std::string& line : diff.follows)
-    if (line.find(": kernel ") != line.npos) lost.push_back(line);
+    if (line.find(": kernel ") != line.npos || is_repeat(line)) lost.push_back(line);
   if (lost.empty()) return;
   const std::size_t more = lost.size() - std::min(kShown, lost.size());
   lost.resize(lost.size() - more);

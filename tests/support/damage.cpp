@@ -134,7 +134,7 @@ std::vector<Damage> schedule() {
            if (n.scope != Scope::tower) ++n.order;
          first(p, op("momentum")).order = 0;
        }, "missing wait|stuck|overlap|unbound: '"},
-      {"main stream reversed", "towers", [](PlacedGraph& p) { for (PlanNode& n : p.nodes) if (n.scope != Scope::tower) n.order = 5000 - n.order; }, "stuck|unbound: '"},
+      {"main stream reversed", "towers", [](PlacedGraph& p) { for (PlanNode& n : p.nodes) if (n.scope != Scope::tower) n.order = 5000 - n.order; }, "unbound: '"},
       {"wait on a shared value lost", "towers", [](PlacedGraph& p) { for (PlanNode& n : p.nodes) if (n.scope == Scope::tower) without(Wait::kShared)(n); }, "missing wait|overlap"},
       {"wait on towers lost", "towers", [](PlacedGraph& p) { for (PlanNode& n : p.nodes) without(Wait::kTowers)(n); }, "missing wait|overlap"},
       {"wait on a device's towers lost", "pieces", at(waiting(Wait::kLocal), without(Wait::kLocal)), "missing wait|overlap"},

@@ -626,6 +626,19 @@ done = belfry("place", "mlp", "--devices", "cpu:0", "--threads-per-tower", "4096
 expect(done.returncode == 0 and "4096 threads a tower take turns on " in done.stderr, f"more threads than cores: {done.stderr}")
 done = belfry("place", "cifar10", "--cluster", "h100x8", "--devices", "gpu:0", "--batch", "100000")
 expect(done.returncode == 0 and ("no kernels" in done.stderr or re.search(r"the host computes what GPUs read.*GPUs have no kernel for it: .*more elements than cuDNN counts", done.stderr)), f"what the host computes for GPUs, and why: {done.stderr}")
+with tempfile.TemporaryDirectory() as folder:
+    # What does not follow from a plan's decisions is told where it is derived anew, and nothing of a plan that holds.
+    def anew(text):
+        pathlib.Path(folder, "edited.json").write_text(text, encoding="utf-8")
+        return subprocess.run([program, "place", "edited.json", "-o", "anew.json"], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL).stderr
+
+    made = belfry("place", "mlp", "--devices", "cpu:0,cpu:1", "--batch", "8", "--recompute", "2").stdout
+    again = next(line for line in made.splitlines() if '"again": true' in line)
+    expect("does not follow" not in anew(made), f"a plan that holds: {anew(made)}")
+    said = anew(re.sub(r'"kernel": "onednn_\w*"', '"kernel": "reference"', made, count=1))
+    expect(re.search(r"edited.json has what does not follow from its decisions, and is derived anew: '.*': kernel reference → ", said), f"an edited kernel: {said}")
+    said = anew(made.replace(again, again.replace('"0-1": "cpu:0-1"', '"0-1": "cpu:0"')))
+    expect(re.search(r"does not follow from its decisions, and is derived anew: '.*\.again': ", said), f"a place of what is computed again: {said}")
 for given, meant in (("cuda:0", "gpu:0"), ("GPU:1", "gpu:1"), ("cpu", "cpu:0")):
     done = belfry("place", "mlp", "--devices", given)
     expect(done.returncode == 2 and f"did you mean {meant}?" in done.stderr, f"--devices {given}: {done.stderr}")
