@@ -262,8 +262,8 @@ void save_tensors(const std::string& path, const std::map<std::string, HostTenso
   else path.ends_with(".npz") ? write_npz(path, tensors) : write_safetensors(path, tensors);
 }
 
-void say_slow(const PlacedGraph& plan, bool all) {
-  const std::string lines = describe_slow(plan);
+void say_slow(const PlacedGraph& plan, bool all, bool links) {
+  const std::string lines = describe_slow(plan, links);
   if (lines.empty()) return;
   constexpr std::int64_t kShown = 3;
   const std::int64_t more = all ? 0 : std::count(lines.begin(), lines.end(), '\n') - kShown;

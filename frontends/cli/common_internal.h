@@ -113,7 +113,7 @@ class StepFeeds {
 void say(const std::string& text);
 /// From now on nothing is said, until errors are.
 void be_quiet(bool quiet);
-/// What of a plan is slow on purpose, where there is something: three lines, or all.
-void say_slow(const PlacedGraph& plan, bool all = true);
+/// What of a plan is slow on purpose, where there is something: three lines, or all; what crosses links too.
+void say_slow(const PlacedGraph& plan, bool all = true, bool links = true);
 
 }  // namespace belfry

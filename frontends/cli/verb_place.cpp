@@ -159,7 +159,7 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   say(describe(plan, {.memory = true, .nodes = false}));
   if (o.problem.empty()) say_what_stops(plan, o.placement, session);
   if (!o.placement.placement_file.empty() || !o.placement.rules.empty()) say_against_requests(plan);
-  say_slow(plan);
+  say_slow(plan, true, false);
   say_derived(o, source, plan);
   const CostTable& costs = costs_of(session);
   if (o.problem.empty() && !o.placement.moves.empty()) say_moved(o, source, library, batch, plan, costs);

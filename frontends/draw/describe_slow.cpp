@@ -79,9 +79,11 @@ std::string whole_rows(const PlacedGraph& plan) {
 }
 
 std::string crossing(const PlacedGraph& plan) {
-  std::string out;
-  for (const LinkLoad& l : link_bytes(plan)) out += fmt::format("{}{} from {} to {}", out.empty() ? "" : ", ", human_bytes(l.bytes), l.from, l.to);
-  return out.empty() ? "" : fmt::format("between memory spaces in each step: {}\n", out);
+  const std::vector<LinkLoad> links = link_bytes(plan);
+  std::vector<std::string> shown;
+  for (std::size_t i = 0; i < std::min(kNamed, links.size()); ++i) shown.push_back(fmt::format("{} from {} to {}", human_bytes(links[i].bytes), links[i].from, links[i].to));
+  const std::size_t more = links.size() - shown.size();
+  return links.empty() ? "" : fmt::format("between memory spaces in each step: {}{}\n", fmt::join(shown, ", "), more ? fmt::format(" and {} more that carry no more", more) : "");
 }
 
 std::string untrained(const PlacedGraph& plan) {
@@ -96,6 +98,8 @@ std::string untrained(const PlacedGraph& plan) {
 
 }  // namespace
 
-std::string describe_slow(const PlacedGraph& plan) { return too_many_threads(plan) + references(plan) + left_to_host(plan) + whole_rows(plan) + crossing(plan) + untrained(plan); }
+std::string describe_slow(const PlacedGraph& plan, bool links) {
+  return too_many_threads(plan) + references(plan) + left_to_host(plan) + whole_rows(plan) + (links ? crossing(plan) : "") + untrained(plan);
+}
 
 }  // namespace belfry

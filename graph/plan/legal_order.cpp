@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -83,33 +84,89 @@ struct Stop {
 /// Which streams go first: the last ones, the first ones, or of the main ones those of one device, as far as the others let it.
 enum class First { last, first, ahead };
 
+/// Runs streams group by group, each as far as its waits and its stop allow. Who waits is looked at again when whoever it waits for has moved.
+class GroupsInTurn {
+ public:
+  explicit GroupsInTurn(const BoundPlan& bound) : bound_(bound), at_(bound.streams.size()), met_(at_.size()), waiters_(at_.size()), place_(at_.size()) {}
+
+  struct Group {
+    std::vector<std::size_t> streams;  ///< in their turn
+    Stop stop = {};                    ///< of those of `device`
+    bool one = false;                  ///< a step at a time, and the groups before have their turn again
+    std::set<std::size_t> awake = {};  // places in `streams`
+  };
+  /// Until none moves. Those that are in no group stand still.
+  void run(std::vector<Group> groups, int device) {
+    place_.assign(place_.size(), {nullptr, 0});
+    for (Group& g : groups)
+      for (std::size_t k = 0; k < g.streams.size(); ++k) {
+        place_[g.streams[k]] = {&g, k};
+        g.awake.insert(g.awake.end(), k);
+      }
+    while (std::any_of(groups.begin(), groups.end(), [&](Group& g) { return moves(g, device); })) {
+    }
+  }
+  Order take() { return std::move(out_); }
+
+ private:
+  /// Gives whether a step ran.
+  bool moves(Group& g, int device) {
+    bool moved = false;
+    for (auto next = g.awake.begin(); next != g.awake.end() && !(g.one && moved);) {
+      const std::size_t place = *next, s = g.streams[place];
+      const Stop stop = bound_.plan.streams[s].device == device ? g.stop : Stop{};
+      const std::size_t count = bound_.streams[s].size();
+      auto may = [&] { return at_[s] < count && at_[s] * stop.parts < count * stop.part && ready(s); };
+      while (!(g.one && moved) && may()) {
+        step(s);
+        moved = true;
+      }
+      if (!(g.one && moved)) g.awake.erase(place);
+      next = g.awake.upper_bound(place);
+    }
+    return moved;
+  }
+
+  /// Else it is asleep until that which it waits for moves.
+  bool ready(std::size_t s) {
+    const auto& waits = bound_.streams[s][at_[s]].waits;
+    for (; met_[s] < waits.size(); ++met_[s]) {
+      const StepWait& w = waits[met_[s]];
+      if (static_cast<int>(at_[static_cast<std::size_t>(w.stream)]) >= w.count) continue;
+      waiters_[static_cast<std::size_t>(w.stream)].push_back(s);
+      return false;
+    }
+    return true;
+  }
+
+  void step(std::size_t s) {
+    out_.emplace_back(static_cast<int>(s), static_cast<int>(at_[s]++));
+    met_[s] = 0;
+    for (std::size_t w : std::exchange(waiters_[s], {}))
+      if (auto [group, place] = place_[w]; group) group->awake.insert(place);
+  }
+
+  const BoundPlan& bound_;
+  Order out_;
+  std::vector<std::size_t> at_, met_;               // per stream: its next step, and how many of the waits of that are met
+  std::vector<std::vector<std::size_t>> waiters_;   // per stream
+  std::vector<std::pair<Group*, std::size_t>> place_;
+};
+
 /// The streams of towers before the main ones, those of one device no further than a stop; then the main ones as far as they go, the
 /// device's no further than `main`; then the rest.
 Order towers_first(const BoundPlan& bound, const Streams& streams, First first, int device, Stop towers, Stop main = {}) {
-  Order out;
-  std::vector<std::size_t> at(bound.streams.size());
-  auto run = [&](const std::vector<std::size_t>& some, Stop limit, bool one) {  // gives whether a step ran
-    bool moved = false;
-    for (std::size_t k = some.size(); k-- > 0 && !(one && moved);) {
-      const std::size_t s = some[first == First::last ? k : some.size() - 1 - k];
-      const auto& steps = bound.streams[s];
-      auto ready = [&](const Step& step) {
-        return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
-      };
-      const Stop stop = bound.plan.streams[s].device == device ? limit : Stop{};
-      while (at[s] < steps.size() && at[s] * stop.parts < steps.size() * stop.part && ready(steps[at[s]]) && !(one && moved)) {
-        out.emplace_back(static_cast<int>(s), static_cast<int>(at[s]++));
-        moved = true;
-      }
-    }
-    return moved;
+  auto in_turn = [&](std::vector<std::size_t> some) {
+    if (first == First::last) std::reverse(some.begin(), some.end());
+    return some;
   };
-  while (run(streams.towers, towers, false) || run(streams.mains, main, true));
   std::vector<std::size_t> mine, others;
   for (std::size_t s : streams.mains) (first != First::ahead || bound.plan.streams[s].device == device ? mine : others).push_back(s);
-  while (run(mine, main, false) || run(others, main, true));
-  while (run(streams.towers, {}, false) || run(streams.mains, {}, true));
-  return out;
+  GroupsInTurn out(bound);
+  out.run({{in_turn(streams.towers), towers}, {in_turn(streams.mains), main, true}}, device);
+  out.run({{in_turn(mine), main}, {in_turn(others), main, true}}, device);
+  out.run({{in_turn(streams.towers)}, {in_turn(streams.mains), {}, true}}, device);
+  return out.take();
 }
 
 /// Steps begin in the order given and take as long as they can: until the next of their stream or one that waits for them begins.

@@ -152,25 +152,26 @@ static bool named_before(std::string_view a, std::string_view b) {
 
 std::vector<LinkLoad> link_bytes(const PlacedGraph& plan) {
   Instances instances(plan);
-  std::map<std::string, std::int64_t> number;  // of a space
-  std::vector<std::int64_t> space;             // per device
-  for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) space.push_back(number.try_emplace(plan.cluster.space(static_cast<int>(d)), static_cast<std::int64_t>(number.size())).first->second);
-  auto spaces = static_cast<std::int64_t>(number.size());
-  std::unordered_map<std::int64_t, LinkLoad> load;
+  std::vector<std::string> names;
+  for (const ClusterDevice& d : plan.cluster.devices) names.push_back(d.space);
+  std::sort(names.begin(), names.end(), named_before);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  std::vector<std::int64_t> space;  // per device, its place among the names
+  for (const ClusterDevice& d : plan.cluster.devices) space.push_back(std::lower_bound(names.begin(), names.end(), d.space, named_before) - names.begin());
+  const auto spaces = std::ssize(names);
+  std::unordered_map<std::int64_t, std::int64_t> load;
   auto add = [&](const Move& m) {
     std::int64_t from = space[static_cast<std::size_t>(m.from)], to = space[static_cast<std::size_t>(m.to)];
-    if (from == to || !m.bytes) return;
-    auto [at, fresh] = load.try_emplace(from * spaces + to);
-    if (fresh) at->second = {plan.cluster.space(m.from), plan.cluster.space(m.to), 0};
-    at->second.bytes += m.bytes;
+    if (from != to && m.bytes) load[from * spaces + to] += m.bytes;
   };
   for (const PlanNode& n : plan.nodes)
     for (const Move& m : moves_of(instances, n))
       if (!reads_landed(plan, n, m.to)) add(m);
   for (const Move& m : landing_moves(plan)) add(m);
+  std::vector<std::pair<std::int64_t, std::int64_t>> links(load.begin(), load.end());  // by the places of both names, and bytes
+  std::sort(links.begin(), links.end(), [](const auto& a, const auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
   std::vector<LinkLoad> out;
-  for (auto& [key, link] : load) out.push_back(std::move(link));
-  std::sort(out.begin(), out.end(), [](const LinkLoad& a, const LinkLoad& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.from != b.from ? named_before(a.from, b.from) : named_before(a.to, b.to); });
+  for (const auto& [key, bytes] : links) out.push_back({names[static_cast<std::size_t>(key / spaces)], names[static_cast<std::size_t>(key % spaces)], bytes});
   return out;
 }
 

@@ -1,11 +1,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
+
+#include <fmt/format.h>
+
 #include <belfry/frontends/builder/builder.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/draw/describe_slow.h>
 #include <belfry/frontends/nn/layers.h>
 #include <belfry/frontends/session/session.h>
+#include <belfry/graph/plan/moves.h>
 #include <belfry/placer/strategies/strategies.h>
 
 namespace belfry::test {
@@ -48,6 +53,23 @@ TEST(DescribeSlow, names_joined_rows_and_untrained_variables) {
 }
 
 TEST(DescribeSlow, counts_what_crosses) { EXPECT_THAT(said_of(false, to_strategy(Mirrored{.devices = parse_devices("sim:0,sim:1")})), HasSubstr("between memory spaces in each step: ")); }
+
+TEST(DescribeSlow, names_a_few_links_of_many) {
+  const PlacedGraph plan = Session(slow_net(false), to_strategy(Mirrored{.devices = parse_devices("sim:0-3")})).plan(32);
+  const auto links = std::ssize(link_bytes(plan));
+  ASSERT_GT(links, 5);
+  const std::string text = describe_slow(plan);
+  EXPECT_THAT(text, HasSubstr(fmt::format(" and {} more that carry no more\n", links - 5)));
+  EXPECT_THAT(describe_slow(plan, false), Not(HasSubstr("between memory spaces")));
+}
+
+TEST(DescribeSlow, counts_threads_beside_cores) {
+  SessionOptions options;
+  options.cores = 2;
+  auto said = [&](int threads) { return describe_slow(Session(slow_net(false), to_strategy(Single{.threads = threads}), options).plan(32)); };
+  EXPECT_THAT(said(3), HasSubstr("3 threads a tower take turns on 2 cores\n"));
+  EXPECT_THAT(said(2), Not(HasSubstr("take turns")));
+}
 
 /// GPUs have no kernel for exp; the reason of the plan's nodes is not asked.
 TEST(DescribeSlow, names_what_the_host_computes_for_gpus) {
