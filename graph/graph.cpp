@@ -51,6 +51,12 @@ constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
     {"lr", "learning_rate"}, {"eps", "epsilon"}, {"xavier", "glorot_uniform"}, {"xavier_uniform", "glorot_uniform"}, {"he", "he_normal"}, {"kaiming_normal", "he_normal"}, {"gaussian", "normal"},
 };
 
+static std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return out;
+}
+
 std::vector<std::string> near_names(std::string_view wrong, const std::vector<std::string>& known) {
   for (const auto& [theirs, ours] : kElsewhere)
     if (wrong == theirs && std::find(known.begin(), known.end(), ours) != known.end()) return {std::string(ours)};
@@ -58,7 +64,7 @@ std::vector<std::string> near_names(std::string_view wrong, const std::vector<st
   if (wrong.size() <= 200)
     for (const std::string& k : known)
       if (k.size() <= 200)
-        if (std::size_t d = edit_distance(wrong, k); d <= std::max<std::size_t>(2, wrong.size() / 3)) near.emplace_back(d, k);
+        if (std::size_t d = edit_distance(lower(wrong), lower(k)); d <= std::max<std::size_t>(2, wrong.size() / 3)) near.emplace_back(d, k);
   std::sort(near.begin(), near.end());
   std::vector<std::string> out;
   for (std::size_t i = 0; i < std::min<std::size_t>(near.size(), 3); ++i) out.push_back(near[i].second);

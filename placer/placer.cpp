@@ -147,11 +147,12 @@ bool Placer::place_nodes(const std::vector<PlacementRule>& rules, std::size_t mu
 
 /// Nodes that are on a GPU and have no kernel there. UserError for one that its user requested there.
 void Placer::add_lacking(FixedNodes& out) const {
-  auto look = [&](const PlanNode& n, const Variant& v, int device) {
+  auto look = [&](const PlanNode& n, const Variant& v, int device, const Share& share) {
     const DeviceId& id = plan_.cluster.devices[static_cast<std::size_t>(device)].id;
     if (id.kind != "gpu" || v.kernel != kReference) return;
     const std::vector<Known>& all = kernels_[static_cast<std::size_t>(n.outputs[0])];
-    const auto known = std::find_if(all.begin(), all.end(), [](const Known& k) { return k.kind == "gpu" && !k.choice.refused.empty(); });
+    const std::size_t ranges = n.ranged ? n.holders.size() : 0;
+    const auto known = std::find_if(all.begin(), all.end(), [&](const Known& k) { return k.rows == share.rows && k.ranges == ranges && k.kind == "gpu" && !k.choice.refused.empty(); });
     const std::string lacks = fmt::format("GPUs have no kernel for it{}{}", known == all.end() ? "" : ": ", known == all.end() ? "" : known->choice.refused);
     if (plan_.graph->node(n.user).device == id)
       throw UserError(fmt::format("[{}] '{}' is requested on {}, but {}; request cpu:0 for it, or nothing: then it runs on the host, with the copies that this takes", n.op, n.name, to_string(id), lacks));
@@ -160,10 +161,10 @@ void Placer::add_lacking(FixedNodes& out) const {
   for (const PlanNode& n : plan_.nodes) {
     if (n.scope == Scope::tower) {
       for (std::size_t c = 0; c < plan_.classes.size(); ++c)
-        if (n.phases[c] >= 0) look(n, n.by_class[c], plan_.device_of(n, plan_.classes[c].towers[0]));
+        if (n.phases[c] >= 0) look(n, n.by_class[c], plan_.device_of(n, plan_.classes[c].towers[0]), plan_.share(plan_.classes[c].towers[0]));
     } else {
       for (std::size_t g = 0; g < plan_.groups.size(); ++g)
-        if (!n.by_group[g].outputs.empty()) look(n, n.by_group[g], plan_.groups[g].devices[0]);
+        if (!n.by_group[g].outputs.empty()) look(n, n.by_group[g], plan_.groups[g].devices[0], plan_.share(-1));
     }
   }
 }

@@ -181,7 +181,7 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
   options.rules.insert(options.rules.end(), a.rules.begin(), a.rules.end());
   // The engines that a table names are of every plan for GPUs, but for one that runs as it stands.
   const bool chooses = !source.plan || anew || !a.moves.empty() || !a.devices.empty();
-  const bool idle_costs = options.costs && !a.forecast && (options.costs->engines.empty() || !chooses || !names_gpu(source, a, options.cluster));
+  const bool idle_costs = options.costs && !a.forecast && (a.runs || a.moves.empty()) && (options.costs->engines.empty() || !chooses || !names_gpu(source, a, options.cluster));
   if (source.plan) {
     refuse_idle({{"--precision", !a.precision.empty()}, {"--optimizer", !a.optimizer.empty()}, {"--learning-rate", a.learning_rate.has_value()}, {"--strategy", !a.strategy.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
                  {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction && a.devices.empty()}, {"--recompute", a.recompute != 0}, {"--soft-placement", a.soft},

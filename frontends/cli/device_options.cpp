@@ -64,9 +64,9 @@ void say_measured_elsewhere(const CostTable& costs, const Source& source, const 
   const Cluster* cluster = given ? &*given : source.plan ? &source.plan->cluster : nullptr;
   const bool counts = !cluster || std::any_of(cluster->devices.begin(), cluster->devices.end(), is_measured);
   if (!counts)
-    say(fmt::format("--calibration {}: {} says itself how fast its devices are, so no time that was measured counts{}\n", a.calibration, given ? "--cluster " + a.cluster_file : "the plan's cluster",
+    say(fmt::format("--calibration {}: {} says itself how fast its CPUs are, so no time that was measured counts{}\n", a.calibration, given ? "--cluster " + a.cluster_file : "the plan's cluster",
                     costs.engines.empty() ? "" : "; the engines that it names do"));
-  if (const std::string here = machine_in_words(); counts && !given && costs.machine != here)
+  if (const std::string here = machine_in_words(); counts && costs.machine != here)
     say(fmt::format("--calibration {}: was measured on another machine, or with other libraries ({}), and this is {}: belfry bench --calibrate measures here\n", a.calibration, printable(costs.machine), here));
 }
 

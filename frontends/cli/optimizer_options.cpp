@@ -77,12 +77,16 @@ void add_optimizer_options(CLI::App& verb, PlacementArguments& a) {
   verb.add_option("--learning-rate,--lr", a.learning_rate, "in place of the optimizer's, its schedule too")->type_name("RATE")->check(fraction(0, 1e9));
 }
 
+void refuse_idle_optimizer(const PlacementArguments& a) {
+  if (!a.optimizer.empty() || a.learning_rate) throw WrongUse(fmt::format("{} is of training, and --inference has none: leave one of them out", a.optimizer.empty() ? "--learning-rate" : "--optimizer"));
+}
+
 Graph with_optimizer(Graph graph, const PlacementArguments& a) {
   if (a.optimizer.empty() && !a.learning_rate) return graph;
   const char* option = a.optimizer.empty() ? "--learning-rate" : "--optimizer";
   if (!graph.train)
     throw UserError(fmt::format("{}: the graph '{}' says no optimizer that another could take the place of: {}", option, graph.name,
-                                graph.updates.empty() ? "give its file a \"train\", with its loss" : "its updates are written out; take the graph in whose file \"train\" stands"));
+                                graph.updates.empty() ? "give its file a \"train\", with its loss and an optimizer" : "its updates are written out; take the graph in whose file \"train\" stands"));
   TrainSpec& spec = *graph.train;
   if (!a.optimizer.empty()) {
     TrainSpec given = optimizer_of(a.optimizer);

@@ -141,13 +141,13 @@ void refuse_other_beginning(const TrainArguments& o, const Graph& graph, const R
   auto compare = [&](const char* what, const std::string& a, const std::string& b) {
     if (a != b) other.push_back(fmt::format("{}: {} there, {} here", what, shown(a), shown(b)));
   };
-  for (const char* key : {"batch", "seed", "shuffle", "full_batches", "drop_last", "distort", "antialias", "shard"})
+  for (const char* key : {"batch", "seed", "shuffle", "full_batches", "drop_last", "distort", "antialias", "shard", "began_with"})
     compare(key, record.contains(key) ? record[key].dump() : "none", here.contains(key) ? here[key].dump() : "none");
-  compare("data", there.data, run.data);
+  std::error_code error;
+  if (!fs::equivalent(there.data, run.data, error)) compare("data", there.data, run.data);
   compare("rescale", there.rescale, run.rescale);
   compare("hold_out", fmt::format("{}", there.hold_out), fmt::format("{}", run.hold_out));
-  std::error_code error;
-  if (const fs::path file = folder / "graph.json"; fs::exists(file, error) && read_file(file.string()) != write_graph(graph)) other.push_back("another graph");
+  if (const fs::path file = folder / "graph.json"; fs::exists(file, error) && read_file(file.string()) != write_graph(graph)) other.push_back("another graph, as by --optimizer, --learning-rate or --precision");
   if (!other.empty())
     throw UserError(fmt::format("{}: has a run that was ended before its first checkpoint, and is another one than this ({}): give it what that one was given, name another folder, or replace it with --overwrite", o.out, fmt::join(other, "; ")));
 }
@@ -165,7 +165,8 @@ RunFacts write_run(Session& session, const TrainArguments& o, const Splits& data
   number("batch", options.batch);
   if (o.steps) number("steps", o.steps);
   else number("epochs", o.epochs);
-  number("seed", o.placement.seed);
+  if (o.placement.seed > INT64_MAX) text("seed", fmt::format("{}", o.placement.seed));  // JSON's readers have no such numbers
+  else number("seed", o.placement.seed);
   number("shuffle", options.shuffle.has_value());
   number("full_batches", o.full_batches);
   if (o.drop_last) number("drop_last", true);
@@ -173,6 +174,9 @@ RunFacts write_run(Session& session, const TrainArguments& o, const Splits& data
   if (o.antialias) number("antialias", true);
   text("shard", o.shard);
   if (o.patience) number("patience", o.patience);
+  text("optimizer", o.placement.optimizer);
+  if (o.placement.learning_rate) number("learning_rate", *o.placement.learning_rate);
+  text("began_with", o.state);
   text("precision", std::string(name_of(session.graph().precision)));
   std::string options_said = fmt::format("{}", fmt::join(o.placement.options, " "));  // else those that the plan records
   if (session.strategy().loops) {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <ctime>
 
@@ -19,6 +20,7 @@ constexpr std::array kSignals = {SIGINT, SIGTERM};
 std::atomic<int> noted = 0;
 std::atomic<bool> says = true;
 std::array<struct sigaction, kSignals.size()> before;
+struct sigaction before_pipe;
 
 std::atomic<std::int64_t> when = 0;
 constexpr std::int64_t kOnceNanoseconds = 500'000'000;  // timeout and others send a signal to a process and to its group, which is one wish
@@ -40,7 +42,9 @@ void note(int signal) {
   when = now();
   constexpr std::string_view kSaid = "\nthe training ends after this step; once more ends it at once\n";
   noted = signal;
+  const int error = errno;
   if (says) [[maybe_unused]] const auto written = write(STDERR_FILENO, kSaid.data(), kSaid.size());
+  errno = error;
 }
 
 }  // namespace
@@ -49,6 +53,9 @@ EndsOnSignal::EndsOnSignal(bool quiet) {
   static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
   noted = 0;
   says = !quiet;
+  struct sigaction ignored = {};
+  ignored.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignored, &before_pipe);
   struct sigaction noting = {};
   noting.sa_handler = note;
   noting.sa_flags = SA_RESTART;
@@ -60,6 +67,7 @@ EndsOnSignal::EndsOnSignal(bool quiet) {
 
 EndsOnSignal::~EndsOnSignal() {
   for (std::size_t k = 0; k < kSignals.size(); ++k) sigaction(kSignals[k], &before[k], nullptr);
+  sigaction(SIGPIPE, &before_pipe, nullptr);
 }
 
 int EndsOnSignal::signal() const { return noted; }

@@ -65,6 +65,8 @@ std::optional<std::string> source_text(const std::string& what) {
   }
   if (name.find('.') == name.npos && name.find('/') == name.npos) net_named(name);  // neither a net nor a file: says which nets there are
   if (name.ends_with(".onnx")) throw UserError(fmt::format("{}: is an ONNX file, which is not read: write the net with Builder or as a graph file (docs/from_pytorch.md), and its weights by name as .safetensors or .npz", what));
+  for (const char* picture : {".png", ".jpg", ".jpeg"})
+    if (name.ends_with(picture)) throw UserError(fmt::format("{}: is a picture, and no net: belfry predict NET --feed {} takes it", what, what));
   for (const char* values : {".safetensors", ".npz", ".npy"})
     if (name.ends_with(values)) throw UserError(fmt::format("{}: holds values, and no net: name the net, graph or run that they are of, and give them as --state (variables) or --feed (inputs)", what));
   return read_file(what);
@@ -108,6 +110,16 @@ void load_states(Session& session, const Source& source, const std::string& file
         const std::vector<std::string> weights = weight_names(g);
         std::erase_if(state, [&](const auto& one) { return g.find_node(one.first) < 0 && is_of_training(g, one.first, weights); });
       }
+      // Slots of another optimizer, of a graph that is trained otherwise here.
+      std::string slot;
+      const Graph& trained = session.training_graph();
+      const std::vector<std::string> weights = weight_names(session.graph());
+      const std::size_t passed = std::erase_if(state, [&](const auto& one) {
+        const bool other = trained.find_node(one.first) < 0 && is_of_training(session.graph(), one.first, weights);
+        if (other && slot.empty()) slot = one.first;
+        return other;
+      });
+      if (passed) say(fmt::format("{} '{}' has {} tensor{} of another training, which {} passed over: {}{}\n", who, path, passed, passed == 1 ? "" : "s", passed == 1 ? "is" : "are", slot, passed == 1 ? "" : ", …"));
       session.load_state(state);
       std::vector<std::string> left;
       for (NodeId id : session.graph().variables())

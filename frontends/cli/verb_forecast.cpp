@@ -76,6 +76,7 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
   if (o.jsonl && (o.json || o.measure || !o.trace.empty() || !o.placement.placement_file.empty()))
     throw WrongUse("--jsonl scores the placements on standard input alone: leave --json, --measure, --trace and --placement out");
   if (o.placement.no_cuda_graph && !o.measure) throw WrongUse("--no-cuda-graph is of runs: give --measure too");
+  if (o.inference) refuse_idle_optimizer(o.placement);
   Source source = load_source(o.source, *library);
   take_split(source, o.placement, o.batch, o.fetches, library);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <optional>
+#include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -23,8 +26,8 @@
 #include <belfry/frontends/json/records.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/graph/plan/forecast.h>
+#include <belfry/graph/plan/verify.h>
 #include <belfry/placer/cut/cut.h>
-#include <belfry/placer/diff.h>
 
 namespace belfry {
 
@@ -102,24 +105,36 @@ void say_against_requests(const PlacedGraph& plan) {
   say(fmt::format("the placement goes before what the graph asks for: {}{}\n", fmt::join(moved, ", "), more ? fmt::format(", and {} more", more) : ""));
 }
 
-/// Of a plan that is derived anew without any change of its decisions: what it had that does not follow from these, and is lost.
+std::set<std::string> kernels_of(const PlanNode& n) {
+  std::set<std::string> out;
+  for (const Variant& v : n.by_class) out.insert(v.kernel);
+  for (const Variant& v : n.by_group) out.insert(v.kernel);
+  out.erase("");
+  return out;
+}
+
+/// What a plan's file has that is no decision, and is lost where the plan is derived anew for the same rows and devices: kernels of nodes that stay
+/// where they are, if the file holds and would run with them, and places of what is computed again.
 void say_derived(const PlaceArguments& o, const Source& source, const PlacedGraph& plan) {
-  const PlacementArguments& a = o.placement;
-  if (!source.plan || o.batch || o.inference || !o.fetches.empty() || !a.moves.empty() || !a.devices.empty()) return;
-  constexpr std::size_t kShown = 4;
-  const PlanDiff diff = diff_plans(*source.plan, plan);
-  std::vector<std::string> lost;
-  for (const std::string& line : diff.decisions)
-    if (line.find("nowhere → ") == line.npos) lost.push_back(line);  // towers that are more than the plan had get devices
-  auto is_repeat = [&](const std::string& line) {  // which is where what it repeats is
-    return std::any_of(source.plan->nodes.begin(), source.plan->nodes.end(), [&](const PlanNode& n) { return n.again && line.starts_with(fmt::format("'{}': ", n.name)); });
+  if (!source.plan || o.batch || o.inference || !o.fetches.empty() || !o.placement.devices.empty()) return;
+  std::map<std::string_view, const PlanNode*> given;
+  for (const PlanNode& n : source.plan->nodes) given.emplace(n.name, &n);
+  std::vector<std::string> kernels, repeats;
+  for (const PlanNode& n : plan.nodes) {
+    const auto at = given.find(n.name);
+    if (at == given.end()) continue;
+    const std::vector<DeviceId> there = source.plan->cluster.ids(all_devices(*source.plan, *at->second)), here = plan.cluster.ids(all_devices(plan, n));
+    if (there != here && n.again && o.placement.moves.empty()) repeats.push_back(fmt::format("'{}' from {} to {}", n.name, to_string(there), to_string(here)));
+    if (there != here) continue;
+    if (const std::set<std::string> was = kernels_of(*at->second), is = kernels_of(n); was != is) kernels.push_back(fmt::format("'{}': {} → {}", n.name, fmt::join(was, ", "), fmt::join(is, ", ")));
+  }
+  auto some = [](const std::vector<std::string>& all) {
+    constexpr std::size_t kShown = 4;
+    const std::size_t shown = std::min(kShown, all.size());
+    return fmt::format("{}{}", fmt::join(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(shown), "; "), all.size() > shown ? fmt::format("; and {} more", all.size() - shown) : "");
   };
-  for (const std::string& line : diff.follows)
-    if (line.find(": kernel ") != line.npos || is_repeat(line)) lost.push_back(line);
-  if (lost.empty()) return;
-  const std::size_t more = lost.size() - std::min(kShown, lost.size());
-  lost.resize(lost.size() - more);
-  say(fmt::format("{} has what does not follow from its decisions, and is derived anew: {}{}; belfry run takes the file as it stands\n", o.source, fmt::join(lost, "; "), more ? fmt::format("; and {} more", more) : ""));
+  if (!repeats.empty()) say(fmt::format("what is computed again goes where its node is: {}\n", some(repeats)));
+  if (!kernels.empty() && verify(*source.plan).empty()) say(fmt::format("kernels are no decisions, and are chosen anew: {}; belfry run takes {} as it stands\n", some(kernels), o.source));
 }
 
 /// What moving nodes by hand does to a step.
@@ -130,7 +145,7 @@ void say_moved(const PlaceArguments& o, const Source& source, const std::shared_
   try {
     Session session = make_session(source, a, library, true);
     const Forecast before = forecast(session.plan(batch, o.inference ? Mode::infer : Mode::step, o.fetches), costs), after = forecast(moved, costs);
-    say(fmt::format("by forecast a step takes {} with --move, and {} without\n", human_seconds(after.seconds), human_seconds(before.seconds)));
+    say(fmt::format("by forecast{} a step takes {} with --move, and {} without\n", costs.empty() ? ", of costs that were not measured," : "", human_seconds(after.seconds), human_seconds(before.seconds)));
   } catch (const UserError&) {  // without the moves it may not fit, or links lead elsewhere
   }
 }
@@ -142,6 +157,7 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   if (text && is_partitioning(*text, o.source)) return solve(o, *text);
   if (!o.problem.empty() && o.problem != kOwn && o.problem != kPartitioning) throw WrongUse(fmt::format("--problem={}: the formats are {} and {}", o.problem, kOwn, kPartitioning));
   o.placement.forecast = !o.problem.empty();
+  if (o.inference) refuse_idle_optimizer(o.placement);
   Source source = load_source(o.source, text, *library);
   take_split(source, o.placement, o.batch, o.fetches, library);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
@@ -162,9 +178,9 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   say_slow(plan, true, false);
   say_derived(o, source, plan);
   const CostTable& costs = costs_of(session);
-  if (o.problem.empty() && !o.placement.moves.empty()) say_moved(o, source, library, batch, plan, costs);
   put(o, o.problem.empty() ? write_plan(plan) : o.problem == kOwn ? write_problem(plan, costs) : write_cut_problem(partitioning_of(plan, costs).problem), o.problem.empty() ? "plan" : "problem",
       o.json ? plan_facts(plan) : std::vector<std::string>());
+  if (o.problem.empty() && !o.placement.moves.empty()) say_moved(o, source, library, batch, plan, costs);
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ bool go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOp
     try {
       resume(session, checkpoint, options);
     } catch (const UserError& e) {
-      throw UserError(fmt::format("{}: {}; name one of this net", from, e.what()));
+      throw UserError(fmt::format("{}: {}; name one of this net and optimizer; --state {} begins with the variables that they have in common", from, e.what(), from));
     }
   } else if (!o.checkpoints.empty() && !o.overwrite) {
     try {
@@ -144,6 +144,13 @@ void refuse_names_taken(const TrainArguments& o, const Graph& graph, const std::
     throw UserError(fmt::format("the {} has the name of what each epoch of --json says of itself; give it another name, or train without --json", metric_or_loss(graph, taken)));
 }
 
+/// Of a run that a signal has ended.
+std::string what_goes_on(const TrainArguments& o) {
+  if (o.checkpoints.empty()) return o.out.empty() ? "its variables are kept nowhere without --out or --checkpoints" : "its results are those until there; with --checkpoints it could go on from there";
+  const std::string without = fmt::format("{}{}{}", o.overwrite ? "--overwrite" : "", o.overwrite && !o.resume.empty() ? " and " : "", o.resume.empty() ? "" : "--resume");
+  return fmt::format("the same command{}{} goes on from there", without.empty() ? "" : " without ", without);
+}
+
 void train(const TrainArguments& o, const std::shared_ptr<const Library>& library, FolderLocks& locks) {
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source, *library);
@@ -156,6 +163,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   load_states(session, source, o.state);
   const Splits data = splits_for(session, o);
   FitOptions fit_options = fit_options_of(o, batch, data, data_wanted(session, o));
+  if (o.averages) check_averages(session);
   const bool done = go_on(session, data.train, o, fit_options);
   const std::vector<std::string> fetches = fit_fetches(session, fit_options);
   refuse_names_taken(o, session.graph(), fetches);
@@ -171,10 +179,12 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   if (!o.out.empty()) remove_unfinished(o.out);  // of one that has ended, too: a kill may have met its trace
   if (writes) begun.begin(o), run = write_run(session, o, data, fit_options, fetches);
   if (session.strategy().loops) say_loops(session, batch, fetches, !writes ? "" : (std::filesystem::path(o.out) / "plan.json").string());
+  std::int64_t taken = session.data_progress.steps_of_run, epoch = session.data_progress.epoch;
   ProgressLine line(data.train.types().contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
   bool first = !session.strategy().loops;
   fit_options.on_batch = [&](const Progress& p) {
     begun.stepped();
+    ++taken, epoch = p.epoch;
     if (std::exchange(first, false)) say_slow(session.plan(batch, Mode::step, fetches), o.verbose);
     line.batch(p);
   };
@@ -186,22 +196,24 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   std::optional<EndsOnSignal> asked(std::in_place, o.quiet);
   fit_options.ends = [&asked] { return asked->signal() != 0; };
   const History history = fit(session, data.train, fit_options);
-  const int signal = asked->signal();
-  asked.reset();
+  const std::int64_t steps = session.data_progress.steps_of_run;
+  const bool whole = o.steps ? taken >= o.steps : session.data_progress.epoch >= o.epochs;
   if (!history.empty() && history.back().loops) say(history.back().loops->text() + "\n");
+  if (writes) write_results(session, data.train, o.out, std::move(run), batch, fetches);
+  const int signal = asked->signal();
+  asked.reset();  // all is written: a signal to come ends the evaluation
   std::optional<AveragesInPlace> averages;
   if (o.averages) averages.emplace(session);
   Metrics result = evaluate(session, data.test, std::min(kRowsEvaluated, batch));
   averages.reset();
   if (o.json) {
     const std::string run_folder = o.out.empty() ? "" : fmt::format("\"run\": {}, ", json_text(printable(o.out)));
-    std::cout << fmt::format("{{{}{}, \"steps\": {}, \"epochs\": {}}}\n", run_folder, means_text(data.test.rows(), result), session.data_progress.steps_of_run, json_lines(epochs));
+    std::cout << fmt::format("{{{}{}, \"steps\": {}, \"epochs\": {}}}\n", run_folder, means_text(data.test.rows(), result), steps, json_lines(epochs));
   } else if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
   else std::cout << metrics_text(result) << "\n";
-  if (writes) write_results(session, data.train, o.out, std::move(run), batch, fetches);
   if (signal == 0) return;
-  say(fmt::format("ended by {} after {} steps of the run, in epoch {}: {}\n", name_of_signal(signal), session.data_progress.steps_of_run, session.data_progress.epoch + 1,
-                  !o.checkpoints.empty() ? "the same command goes on from there" : writes ? "its results are those until there; with --checkpoints the same command would go on from there" : "nothing of it is kept without --out or --checkpoints"));
+  say(fmt::format("{} {}\n", name_of_signal(signal), whole ? "came when the run had all its steps" : fmt::format("ended the run after {} steps, in epoch {}: {}", taken, epoch + 1, what_goes_on(o))));
+  begun.stepped();  // what was written stays
   throw CLI::RuntimeError(128 + signal);
 }
 

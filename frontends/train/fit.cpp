@@ -155,6 +155,7 @@ class Fitter {
       save(within ? &e : nullptr);
       throw;
     }
+    if (options_.ends && options_.ends()) end_here();
     if (!options_.checkpoint_every || checkpoints_->due(before_ + steps_) || over()) save(within ? &e : nullptr);
     return result;
   }

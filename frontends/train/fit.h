@@ -49,7 +49,7 @@ struct FitOptions {
   bool resumed = false;                     ///< `epochs` and `steps` are of the whole run: those before the checkpoint count
   TextMap notes = {};                       ///< what `resume` found in the checkpoint: sums of its epoch, its best so far
   std::int64_t steps = 0;                   ///< not 0: so many from here on, across as many epochs as they take
-  std::function<bool()> ends = {};          ///< asked after each step, by loops from any thread: whether training ends there, with a checkpoint, and without validation where that is within an epoch
+  std::function<bool()> ends = {};          ///< asked after each step and each epoch, by loops from any thread: whether training ends there, with a checkpoint, and without validation where that is within an epoch
   std::optional<std::uint64_t> shuffle = {};  ///< a seed; none: rows in file order
   LastBatch last_batch = LastBatch::shorter;  ///< what becomes of the rows that an epoch's whole batches leave over
   const DataSet* validation = nullptr;      ///< evaluated after each epoch, as val_<name>

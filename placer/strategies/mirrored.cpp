@@ -22,7 +22,7 @@ namespace {
 class SumCosts {
  public:
   SumCosts(const Cluster& cluster, const CostTable& costs, const std::vector<DeviceId>& devices, const std::vector<DeviceId>& adders, int threads)
-      : cluster_(cluster), links_(cluster), all_(numbers(devices)), adders_(numbers(adders)), rate_(rate_of(cluster.devices[static_cast<std::size_t>(all_.front())], threads)), handoff_(costs.handoff) {}
+      : cluster_(cluster), links_(cluster), all_(numbers(devices)), adders_(numbers(adders)), rate_(rate_of(cluster.devices[static_cast<std::size_t>(all_.front())], threads)), handoff_(is_measured(cluster.devices[static_cast<std::size_t>(cluster.host())]) ? costs.handoff : 0) {}
 
   /// Nothing where no link leads from one to another: the plan is refused by name, if it sums over them at all.
   SumCost of(Reduce way, bool ranged) {

@@ -186,12 +186,36 @@ with tempfile.TemporaryDirectory() as name:
         halting = [*long, "100000", "--out", f"halted{sent.value}", "--checkpoints", f"halted{sent.value}/ck"]
         done = signalled(halting, sent)
         taken = steps(f"halted{sent.value}")[-1]
-        expect(done.returncode == 128 + sent.value and f"ended by {sent.name} after {taken} steps of the run" in done.stderr and "the same command goes on from there" in done.stderr and "test accuracy" in done.stdout, f"a training that {sent.name} ends: {done}")
+        expect(done.returncode == 128 + sent.value and f"{sent.name} ended the run after {taken} steps, in epoch {(taken - 1) // 32 + 1}: the same command goes on from there" in done.stderr and "test accuracy" in done.stdout, f"a training that {sent.name} ends: {done}")
         expect(any(f"{taken:08}" in p.name for p in (folder / f"halted{sent.value}/ck").iterdir()), f"the checkpoint of the last step: {taken}")
         again = belfry(*long, "40", "--out", f"halted{sent.value}", "--checkpoints", f"halted{sent.value}/ck")
         expect(again.returncode == 0 and (taken >= 1280 or (folder / f"halted{sent.value}/state.safetensors").read_bytes() == (folder / "straight/state.safetensors").read_bytes()), f"goes on from where {sent.name} ended it, {taken} steps: {again.stderr[-300:]}")
     done = signalled([*long, "100000", "--out", "halted"], signal.SIGINT)
     expect(done.returncode == 130 and "its results are those until there" in done.stderr and (folder / "halted/state.safetensors").exists(), f"without checkpoints: {done}")
+    done = signalled([*long, "100000", "--out", "halted_anew", "--checkpoints", "halted_anew/ck", "--overwrite"], signal.SIGINT)
+    expect(done.returncode == 130 and "the same command without --overwrite goes on from there" in done.stderr, f"with --overwrite: {done}")
+    done = signalled([*long, "100000", "--out", "halted_best", "--checkpoints", "halted_best/ck", "--patience", "1000"], signal.SIGTERM)
+    taken = max(int(p.stem[5:]) for p in (folder / "halted_best/ck").glob("step-*"))
+    expect(done.returncode == 143 and f"SIGTERM ended the run after {taken} steps" in done.stderr, f"with --patience: {taken} {done}")
+    # All is written before what was trained is evaluated: a signal there loses nothing.
+    assert belfry("data", "digits", "--out", "many", "--train", "64", "--test", "20000").returncode == 0
+    process = subprocess.Popen([program, "train", "mlp", "--data", "many", "--epochs", "1", "--out", "written"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    while process.poll() is None and not (folder / "written/trace.json").exists():
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    expect((folder / "written/state.safetensors").exists() and belfry("evaluate", "written", "--data", "digits").returncode == 0, "what was trained is lost while it is evaluated")
+
+    # Nor where Ctrl-C has ended who reads the words, as `tee` does.
+    process = subprocess.Popen([program, *long, "100000", "--out", "unread", "--checkpoints", "unread/ck"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    while process.poll() is None and not ((folder / "unread/log.jsonl").exists() and (folder / "unread/log.jsonl").stat().st_size):
+        time.sleep(0.01)
+    process.stderr.close()
+    process.send_signal(signal.SIGINT)
+    process.stdout.read()
+    process.wait()
+    expect((folder / "unread/state.safetensors").exists() and any(f"{steps('unread')[-1]:08}" in p.name for p in (folder / "unread/ck").iterdir()), f"a training whose words nobody reads: {process.returncode}")
+
     with zipfile.ZipFile(folder / "pictures.npz", "w") as arrays:
         for column, descr, shape, bytes_each in (("image", "<f4", (2112, 24, 24, 3), 4), ("label", "<i4", (2112,), 4)):
             header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
@@ -199,7 +223,7 @@ with tempfile.TemporaryDirectory() as name:
             arrays.writestr(f"{column}.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(math.prod(shape) * bytes_each))
     # A step of so large a batch on one thread takes far longer than half a second.
     done = signalled(["train", "cifar10", "--data", "pictures.npz", "--hold-out", "0.03", "--batch", "2048", "--threads-per-tower", "1", "--out", "twice", "--epochs", "1000"], signal.SIGINT, signal.SIGINT)
-    expect(done.returncode == -signal.SIGINT and "once more ends it at once" in done.stderr and not (folder / "twice/state.safetensors").exists(), f"a second one: {done}")
+    expect(done.returncode == -signal.SIGINT and "once more ends it at once" in done.stderr and not (folder / "twice/trace.json").exists(), f"a second one: {done}")
 
     # Another optimizer on the command line is that of a graph's file.
     assert belfry("convert", "mlp", "-o", "net.json").returncode == 0
@@ -217,11 +241,17 @@ with tempfile.TemporaryDirectory() as name:
     done = belfry("train", "two/plan.json", "--data", "digits", "--lr", "1")
     expect(done.returncode == 2 and "--learning-rate does nothing here: a plan has its precision, optimizer" in done.stderr, f"another rate for a plan: {done}")
 
+    # Begun with what another optimizer left, and told.
+    done = belfry("train", "mlp", "--data", "digits", "--batch", "64", "--epochs", "1", "--optimizer", "adam", "--state", "by_file/state.safetensors")
+    expect(done.returncode == 0 and "tensors of another training, which are passed over: momentum_m/" in done.stderr, f"another optimizer's state: {done}")
+    config = [json.loads((folder / run / "run.json").read_text(encoding="utf-8")) for run in ("by_option", "by_file")]
+    expect(config[0]["learning_rate"] == 0.03 and "learning_rate" not in config[1], f"what the run was told: {config}")
+
     # A run that was killed before its first checkpoint is begun anew by its own command alone: another one would take its log's place.
     killed = ["train", "mnist_cnn", "--data", "digits", "--batch", "16", "--epochs", "100000", "--out", "early_kill", "--checkpoints", "early_kill/ck", "--checkpoint-every", "1000000"]
     done = signalled(killed, signal.SIGKILL)
     before = (folder / "early_kill/log.jsonl").read_bytes()
-    for other, words in ((["--batch", "8"], "batch: 16 there, 8 here"), (["--seed", "3"], "seed: 0 there, 3 here"), (["--shuffle"], "shuffle: false there, true here")):
+    for other, words in ((["--lr", "0.5"], "another graph"), (["--state", "straight/state.safetensors"], "began_with: none there"), (["--batch", "8"], "batch: 16 there, 8 here"), (["--seed", "3"], "seed: 0 there, 3 here"), (["--shuffle"], "shuffle: false there, true here")):
         changed = [*killed, *other] if "--batch" not in other else ["8" if a == "16" else a for a in killed]
         done = belfry(*changed)
         expect(done.returncode == 1 and words in done.stderr and "--overwrite" in done.stderr and (folder / "early_kill/log.jsonl").read_bytes() == before, f"another command in its folder: {done}")
