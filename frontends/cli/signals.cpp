@@ -40,7 +40,7 @@ void note(int signal) {
     return;
   }
   when = now();
-  constexpr std::string_view kSaid = "\nthe training ends after this step; once more ends it at once\n";
+  constexpr std::string_view kSaid = "\nthe training ends after this step, or this validation; once more ends it at once\n";
   noted = signal;
   const int error = errno;
   if (says) [[maybe_unused]] const auto written = write(STDERR_FILENO, kSaid.data(), kSaid.size());

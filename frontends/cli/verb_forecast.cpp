@@ -95,6 +95,7 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
     return;
   }
   std::cout << describe(plan, f);
+  say_slow(plan, true, false);
   for (const std::string& over : does_not_fit) std::cout << "does not fit: " << over << "\n";
   if (!o.trace.empty()) {
     std::vector<double> measured = read_trace(read_file(o.trace), o.trace, plan, f);
