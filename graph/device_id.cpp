@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/error.h>
+#include <belfry/graph/graph.h>
 
 namespace belfry {
 
@@ -13,13 +14,11 @@ namespace {
 
 /// "cuda:1", "GPU:1" and "gpu" as devices are written here; empty where it looks like none.
 std::string meant_by(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  const auto colon = lower.find(':');
-  const std::string kind = lower.substr(0, colon), number = colon == lower.npos ? "0" : lower.substr(colon + 1);
-  const bool counts = !number.empty() && number.size() <= 6 && std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
-  const bool gpu = kind == "cuda" || kind == "gpu";
-  return counts && (gpu || kind == "cpu" || kind == "sim") ? fmt::format("; did you mean {}:{}?", gpu ? "gpu" : kind, number) : "";
+  const auto colon = text.find(':');
+  const std::vector<std::string> kind = near_names(text.substr(0, colon), {"cpu", "gpu", "sim"});
+  const std::string number(colon == text.npos ? "0" : text.substr(colon + 1));
+  const bool counts = !number.empty() && number.size() <= 6 && number.find_first_not_of("0123456789") == number.npos;
+  return counts && !kind.empty() ? fmt::format("; did you mean {}:{}?", kind[0], number) : "";
 }
 
 [[noreturn]] void refuse(std::string_view text) {

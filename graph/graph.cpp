@@ -48,7 +48,7 @@ static std::size_t edit_distance(std::string_view a, std::string_view b) {
 /// What other programs call it.
 constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
     {"float", "f32"}, {"float32", "f32"}, {"double", "f64"}, {"float64", "f64"}, {"int", "i32"}, {"int32", "i32"}, {"long", "i64"}, {"int64", "i64"}, {"byte", "u8"}, {"uint8", "u8"}, {"half", "f16"}, {"float16", "f16"}, {"bfloat16", "bf16"}, {"boolean", "bool"},
-    {"lr", "learning_rate"}, {"eps", "epsilon"}, {"xavier", "glorot_uniform"}, {"xavier_uniform", "glorot_uniform"}, {"he", "he_normal"}, {"kaiming_normal", "he_normal"}, {"gaussian", "normal"},
+    {"lr", "learning_rate"}, {"eps", "epsilon"}, {"xavier", "glorot_uniform"}, {"xavier_uniform", "glorot_uniform"}, {"cuda", "gpu"}, {"he", "he_normal"}, {"kaiming_normal", "he_normal"}, {"gaussian", "normal"},
 };
 
 static std::string lower(std::string_view text) {
@@ -58,13 +58,14 @@ static std::string lower(std::string_view text) {
 }
 
 std::vector<std::string> near_names(std::string_view wrong, const std::vector<std::string>& known) {
+  const std::string given = lower(wrong);
   for (const auto& [theirs, ours] : kElsewhere)
-    if (wrong == theirs && std::find(known.begin(), known.end(), ours) != known.end()) return {std::string(ours)};
+    if (given == theirs && std::find(known.begin(), known.end(), ours) != known.end()) return {std::string(ours)};
   std::vector<std::pair<std::size_t, std::string>> near;
   if (wrong.size() <= 200)
     for (const std::string& k : known)
       if (k.size() <= 200)
-        if (std::size_t d = edit_distance(lower(wrong), lower(k)); d <= std::max<std::size_t>(2, wrong.size() / 3)) near.emplace_back(d, k);
+        if (std::size_t d = edit_distance(given, lower(k)); d <= std::max<std::size_t>(2, wrong.size() / 3)) near.emplace_back(d, k);
   std::sort(near.begin(), near.end());
   std::vector<std::string> out;
   for (std::size_t i = 0; i < std::min<std::size_t>(near.size(), 3); ++i) out.push_back(near[i].second);

@@ -17,6 +17,7 @@
 #include <belfry/frontends/cli/optimizer_options_internal.h>
 #include <belfry/frontends/cli/partitioning_internal.h>
 #include <belfry/frontends/cli/paths_internal.h>
+#include <belfry/frontends/data/pictures.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/draw/describe_slow.h>
 #include <belfry/frontends/files/files.h>
@@ -240,8 +241,7 @@ std::map<std::string, HostTensor> load_tensors(const std::string& path, const Gr
         fmt::format("{}: is a table, and feeds are read here from .safetensors, .npz and .npy: belfry predict --feed takes tables, belfry train "
                     "and evaluate --data too",
                     path));
-  for (const char* picture : {".png", ".jpg", ".jpeg"})
-    if (path.ends_with(picture)) throw UserError(fmt::format("{}: is a picture, and tensors are read here from .safetensors, .npz and .npy: belfry predict --feed takes pictures", path));
+  if (is_picture(path)) throw UserError(fmt::format("{}: is a picture, and tensors are read here from .safetensors, .npz and .npy: belfry predict --feed takes pictures", path));
   const MappedFile file(path);
   auto read = [&](const Wanted& wanted) { return path.ends_with(".npz") ? parse_npz(file.bytes(), path, wanted) : parse_safetensors(file.bytes(), path, nullptr, wanted); };
   if (!graph) return read({});

@@ -15,11 +15,8 @@
 #include <belfry/graph/plan/cost.h>
 
 namespace belfry {
-namespace {
 
-/// What `read` objects to.
-template <class Read>
-CLI::Validator readable(const Read& read) {
+CLI::Validator readable(const std::function<void(const std::string&)>& read) {
   return CLI::Validator(
       [read](std::string& text) {
         try {
@@ -31,8 +28,6 @@ CLI::Validator readable(const Read& read) {
       },
       "");
 }
-
-}  // namespace
 
 CLI::Validator is_device_list() {
   return readable([](const std::string& text) {

@@ -1,6 +1,7 @@
 // Options that name devices and strategies: what the command line alone shows to be wrong is wrong use, and GPUs that are not here are said.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -10,6 +11,8 @@
 
 namespace belfry {
 
+/// Of an option's text: what `read` objects to is wrong use.
+CLI::Validator readable(const std::function<void(const std::string&)>& read);
 CLI::Validator is_device_list();      ///< "cpu:0,cpu:1", "sim:0-7"
 CLI::Validator is_move();             ///< "tower_1/logits/**=cpu:0"
 CLI::Validator is_strategy_option();  ///< "variables=cpu:0"

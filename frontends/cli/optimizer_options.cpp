@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/frontends/cli/device_options_internal.h>
 #include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/ops/passes/optimizer_kinds.h>
 #include <belfry/ops/passes/passes.h>
@@ -41,30 +42,12 @@ TrainSpec optimizer_of(const std::string& text) {
   TrainSpec out;
   out.optimizer = text.substr(0, text.find(':'));
   const std::vector<AttributeDef>& known = optimizer_options(out.optimizer);
-  for (std::size_t at = text.find(':'); at != text.npos; at = text.find(',', at + 1)) {
-    const std::string item = text.substr(at + 1, text.find(',', at + 1) - at - 1);
-    const std::size_t is = item.find('=');
-    if (is == 0 || is == item.npos) throw UserError(fmt::format("'{}': an optimizer's options are NAME=VALUE with commas between them, not '{}'", text, item));
-    const std::string name = item.substr(0, is);
-    if (out.options.find(name)) throw UserError(fmt::format("'{}': '{}' stands there twice", text, name));
-    const auto def = std::find_if(known.begin(), known.end(), [&](const AttributeDef& d) { return d.name == name; });
-    out.options.set(name, def == known.end() ? AttributeValue(item.substr(is + 1)) : value_of(*def, item.substr(is + 1)));
+  for (const auto& [name, value] : named_values(text, "an optimizer's options are NAME=VALUE")) {
+    const auto def = std::find_if(known.begin(), known.end(), [&name = name](const AttributeDef& d) { return d.name == name; });
+    out.options.set(name, def == known.end() ? AttributeValue(value) : value_of(*def, value));
   }
   training_options(out);  // says which options there are
   return out;
-}
-
-CLI::Validator is_optimizer() {
-  return CLI::Validator(
-      [](std::string& text) {
-        try {
-          optimizer_of(text);
-        } catch (const UserError& e) {
-          return std::string(e.what());
-        }
-        return std::string();
-      },
-      "");
 }
 
 }  // namespace
@@ -72,7 +55,7 @@ CLI::Validator is_optimizer() {
 void add_optimizer_options(CLI::App& verb, PlacementArguments& a) {
   verb.add_option("--optimizer", a.optimizer, fmt::format("in place of the graph's, its schedule too: adam:learning_rate=0.001,beta1=0.8; {}", either(optimizer_names())))
       ->type_name("KIND[:NAME=VALUE,…]")
-      ->check(is_optimizer())
+      ->check(readable([](const std::string& text) { optimizer_of(text); }))
       ->check(offers(optimizer_names()));
   verb.add_option("--learning-rate,--lr", a.learning_rate, "in place of the optimizer's, its schedule too")->type_name("RATE")->check(fraction(0, 1e9));
 }

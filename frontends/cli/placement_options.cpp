@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -39,6 +40,17 @@ CLI::Validator fraction(double low, double high) {
 }
 
 CLI::Validator count() { return whole(1, std::uint64_t{1} << 62); }
+
+std::map<std::string, std::string> named_values(const std::string& text, const char* form) {
+  std::map<std::string, std::string> out;
+  for (std::size_t at = text.find(':'); at != text.npos; at = text.find(',', at + 1)) {
+    const std::string item = text.substr(at + 1, text.find(',', at + 1) - at - 1);
+    const std::size_t is = item.find('=');
+    if (is == 0 || is == item.npos || is + 1 == item.size()) throw WrongUse(fmt::format("'{}': {} with commas between them, not '{}'", text, form, item));
+    if (!out.try_emplace(item.substr(0, is), item.substr(is + 1)).second) throw WrongUse(fmt::format("'{}': '{}' stands there twice", text, item.substr(0, is)));
+  }
+  return out;
+}
 
 namespace {
 

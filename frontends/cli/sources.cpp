@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/executor/device/cpu/host_facts.h>
+#include <belfry/frontends/data/pictures.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/graph_file.h>
 #include <belfry/frontends/json/plan_file.h>
@@ -34,15 +35,12 @@ void check_optimizer(const Graph& graph, const std::string& file) {
 /// What stands behind the name in "mobilenet_v2:alpha=0.35,image=96". The net itself refuses the names that it has not.
 Settings settings_of(const std::string& what, const NetDef& net) {
   Settings out;
-  for (std::size_t at = what.find(':'); at != what.npos; at = what.find(',', at + 1)) {
-    const std::string item = what.substr(at + 1, what.find(',', at + 1) - at - 1);
-    const std::size_t is = item.find('=');
+  for (const auto& [name, text] : named_values(what, "a net's settings are NAME=NUMBER")) {
     double value = 0;
-    const char *first = item.data() + is + 1, *last = item.data() + item.size();
-    if (is == 0 || is == item.npos || first == last) throw WrongUse(fmt::format("'{}': a net's settings are NAME=NUMBER with commas between them, not '{}'", what, item));
-    const bool known = net.settings.contains(item.substr(0, is));
-    if (auto [end, error] = std::from_chars(first, last, value); known && (end != last || error != std::errc())) throw WrongUse(fmt::format("'{}': '{}' has no number that a double can be", what, item));
-    if (!out.try_emplace(item.substr(0, is), value).second) throw WrongUse(fmt::format("'{}': '{}' stands there twice", what, item.substr(0, is)));
+    const char *first = text.data(), *last = first + text.size();
+    const auto [end, error] = std::from_chars(first, last, value);
+    if (net.settings.contains(name) && (end != last || error != std::errc())) throw WrongUse(fmt::format("'{}': '{}={}' has no number that a double can be", what, name, text));
+    out.emplace(name, value);
   }
   return out;
 }
@@ -65,8 +63,7 @@ std::optional<std::string> source_text(const std::string& what) {
   }
   if (name.find('.') == name.npos && name.find('/') == name.npos) net_named(name);  // neither a net nor a file: says which nets there are
   if (name.ends_with(".onnx")) throw UserError(fmt::format("{}: is an ONNX file, which is not read: write the net with Builder or as a graph file (docs/from_pytorch.md), and its weights by name as .safetensors or .npz", what));
-  for (const char* picture : {".png", ".jpg", ".jpeg"})
-    if (name.ends_with(picture)) throw UserError(fmt::format("{}: is a picture, and no net: belfry predict NET --feed {} takes it", what, what));
+  if (is_picture(what)) throw UserError(fmt::format("{}: is a picture, and no net: belfry predict NET --feed {} takes it", what, what));
   for (const char* values : {".safetensors", ".npz", ".npy"})
     if (name.ends_with(values)) throw UserError(fmt::format("{}: holds values, and no net: name the net, graph or run that they are of, and give them as --state (variables) or --feed (inputs)", what));
   return read_file(what);

@@ -123,10 +123,11 @@ void say_derived(const PlaceArguments& o, const Source& source, const PlacedGrap
   for (const PlanNode& n : plan.nodes) {
     const auto at = given.find(n.name);
     if (at == given.end()) continue;
+    const std::set<std::string> was = kernels_of(*at->second), is = kernels_of(n);
+    if (was == is && !n.again) continue;
     const std::vector<DeviceId> there = source.plan->cluster.ids(all_devices(*source.plan, *at->second)), here = plan.cluster.ids(all_devices(plan, n));
     if (there != here && n.again && o.placement.moves.empty()) repeats.push_back(fmt::format("'{}' from {} to {}", n.name, to_string(there), to_string(here)));
-    if (there != here) continue;
-    if (const std::set<std::string> was = kernels_of(*at->second), is = kernels_of(n); was != is) kernels.push_back(fmt::format("'{}': {} → {}", n.name, fmt::join(was, ", "), fmt::join(is, ", ")));
+    if (there == here && was != is) kernels.push_back(fmt::format("'{}': {} → {}", n.name, fmt::join(was, ", "), fmt::join(is, ", ")));
   }
   auto some = [](const std::vector<std::string>& all) {
     constexpr std::size_t kShown = 4;

@@ -163,7 +163,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   load_states(session, source, o.state);
   const Splits data = splits_for(session, o);
   FitOptions fit_options = fit_options_of(o, batch, data, data_wanted(session, o));
-  if (o.averages) check_averages(session);
+  if (o.averages) check_averages(session);  // before a run that is there says so
   const bool done = go_on(session, data.train, o, fit_options);
   const std::vector<std::string> fetches = fit_fetches(session, fit_options);
   refuse_names_taken(o, session.graph(), fetches);

@@ -100,10 +100,10 @@ std::vector<std::vector<std::ptrdiff_t>> shape_of(const Graph& g, const std::vec
 }
 
 /// What the kernels of the op say to the request: of those that were asked last, which are for the most, two.
-std::string refusals(const KernelTable& table, const KernelRequest& request) {
+std::string refusals(const KernelTable& table, const KernelRequest& request, const Leeway& leeway) {
   constexpr std::size_t kShown = 2;
   std::vector<std::string> all;
-  table.choose(request, &all);
+  table.choose(request, &all, leeway);
   if (all.size() > kShown) all.erase(all.begin(), all.end() - kShown);
   return fmt::format("{}", fmt::join(all, "; "));
 }
@@ -119,13 +119,14 @@ KernelChooser chooser(const KernelTables& tables, const std::map<std::string, st
       throw UserError(fmt::format("{}: {}. Name cpu:0 where it is moved, placed or requested, or move it there with --move '{}=cpu:0'; --soft-placement leaves what the graph requests of GPUs to the strategy", where, why_no_gpu_kernels(), q.node.name));
     }
     const KernelRequest request = request_of(q);
-    KernelTable::Choice choice = table->second.choose(request, nullptr, {q.graph.graph->precision.rounds, nondeterministic});
+    const Leeway leeway{q.graph.graph->precision.rounds, nondeterministic};
+    KernelTable::Choice choice = table->second.choose(request, nullptr, leeway);
     if (!engines.empty())
       if (auto at = engines.find(engine_key(choice.name, request)); at != engines.end()) {
         const std::string named = choice.name + "@" + at->second;
         if (const Support s = table->second.support(named, request); s.ok) choice = {named, s};
       }
-    return {choice.name, choice.support.scratch_bytes, choice.support.in_place, choice.name == kReferenceKernel && q.device_kind == "gpu" ? refusals(table->second, request) : ""};
+    return {choice.name, choice.support.scratch_bytes, choice.support.in_place, choice.name == kReferenceKernel && q.device_kind == "gpu" ? refusals(table->second, request, leeway) : ""};
   };
 }
 

@@ -71,14 +71,17 @@ TEST(Requests, that_lead_nowhere_leave_the_cut_of_layers_to_the_rest) {
   EXPECT_EQ(used.size(), 2u);
 }
 
+/// On GPUs.
+KernelChoice all_but_matmul(const KernelQuery& q) {
+  const bool lacks = q.device_kind == "gpu" && q.node.op == "matmul";
+  return {lacks ? "reference" : "kernel", 0, true, lacks ? "a_kernel: it is too large" : ""};
+}
+
 TEST(Requests, that_are_soft_give_way_to_a_kernel_that_lacks) {
   Cluster cluster = sim_cluster(1);
   cluster.devices.push_back({parse_device("gpu:0"), "gpu:0"});
   PlaceOptions options;
-  options.kernels = [](const KernelQuery& q) {
-    const bool lacks = q.device_kind == "gpu" && q.node.op == "matmul";
-    return KernelChoice{lacks ? "reference" : "kernel", 0, true, lacks ? "a_kernel: it is too large" : ""};
-  };
+  options.kernels = all_but_matmul;
   EXPECT_TRUE(says([&] { placed("gpu:0", false, cluster, options); }, {"'matmul_1' is requested on gpu:0, but GPUs have no kernel for it: a_kernel: it is too large", "request cpu:0", "or nothing: then it runs on the host"}));
   Placed p = placed("gpu:0", true, cluster, options);
   EXPECT_EQ(p.where("matmul_1"), "sim:0");
@@ -126,10 +129,7 @@ TEST(Kernels, that_gpus_lack_say_why) {
   Cluster cluster = sim_cluster(0);
   cluster.devices.push_back({parse_device("gpu:0"), "gpu:0"});
   PlaceOptions options;
-  options.kernels = [](const KernelQuery& q) {
-    const bool lacks = q.device_kind == "gpu" && q.node.op == "matmul";
-    return KernelChoice{lacks ? "reference" : "kernel", 0, true, lacks ? "a_kernel: it is too large" : ""};
-  };
+  options.kernels = all_but_matmul;
   const PlacedGraph plan = place(shared_product(), to_strategy(Single{.device = parse_device("gpu:0"), .threads = 1}), cluster, 8, options);
   const auto moved = std::find_if(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.name == "matmul"; });
   ASSERT_NE(moved, plan.nodes.end());
